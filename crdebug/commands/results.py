@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from crdebug.session.values import (
         Breakpoint,
         Checkpoint,
+        Communicator,
         Compared,
         Frame,
         HostInfo,
@@ -240,6 +241,13 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
+class Communicators:
+    """`info comms`."""
+
+    found: tuple[Communicator, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Whereabouts:
     """Where some ranks are in the job's history."""
 
@@ -327,6 +335,7 @@ Result = (
     | Checkpoints
     | Moved
     | Messages
+    | Communicators
     | Comparison
     | Whereabouts
     | Snapshots

@@ -11,6 +11,7 @@ import contextlib
 import errno
 import os
 import shutil
+import struct
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
@@ -23,7 +24,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.job.holds import Hold
 from crdebug.native.matcher.library import Library
 from crdebug.native.recorder import clock as layout
-from crdebug.native.recorder.clock import NEVER, Clock, Enforce, Held, Last
+from crdebug.native.recorder.clock import NEVER, Clock, Enforce, Held, Last, Request
 from crdebug.node import owners, proc
 from crdebug.timeline.log import has_begun, read_log
 
@@ -39,6 +40,10 @@ __all__ = [
     "replace",
     "take_along",
 ]
+
+
+_ADDRESS = struct.Struct("<Q")
+_MOST_REQUESTS = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +68,35 @@ class RankClock:
     def set_stop(self, stop: Instant) -> None:
         """Make the rank hold before its clock moves on from this value."""
         self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
+
+    def requests(self) -> tuple[Request, ...]:
+        """The requests that the program holds, in the order of being made. It must stand still.
+        Raises ProcessLookupError like `read`, NotAvailable if they cannot be followed."""
+        try:
+            return tuple(sorted(self._requests(), key=lambda each: each.tick))
+        except OSError as error:
+            raise self._what_it_means(error) from None
+
+    def _requests(self) -> Iterator[Request]:
+        (table,) = _ADDRESS.unpack(self._memory(self.address + layout.REQUESTS_OFFSET, 8))
+        left = _MOST_REQUESTS
+        for (at,) in _ADDRESS.iter_unpack(
+            self._memory(table, 8 * layout.BUCKETS) if table else b""
+        ):
+            while at:
+                request = Request.parse(self._memory(at, layout.REQUEST.size))
+                yield request
+                at, left = request.following, left - 1
+                if not left:
+                    raise NotAvailable(
+                        f"rank {self.rank} holds more than {_MOST_REQUESTS} requests"
+                    )
+
+    def _memory(self, address: int, size: int) -> bytes:
+        data = proc.read_memory(self.pid, address, size)
+        if len(data) < size:
+            raise ProcessLookupError
+        return data
 
     def look_at(self, address: int, size: int) -> None:
         """Compare these bytes at the beginning and end of calls: see `Clock.looked_changed`."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
@@ -20,8 +21,10 @@ from crdebug.timeline.findings import (
     sites_of,
 )
 from crdebug.timeline.races import races
+from crdebug.timeline.requests import Communicator, communicators, held_requests
 from crdebug.travel.history import past
 from crdebug.travel.other_choice import choose_another
+from crdebug.travel.recorded_job import RecordedJob
 
 
 class Checking(Why):
@@ -68,6 +71,36 @@ class Checking(Why):
         other = senders[0] if source is None else source
         await choose_another(past(self.history), race.call, other)
 
+    async def requests(self, ranks: RankSet) -> str:
+        """The requests that these ranks hold where they are, as lines.
+
+        Raises NotAvailable if the job is not recorded.
+        """
+        recorded = self._recorded()
+        held = {}
+        for clock in recorded.clocks():
+            if clock.rank in ranks:
+                with contextlib.suppress(ProcessLookupError):
+                    held[clock.rank] = clock.requests()
+        matching, logs = recorded.matching(), recorded.logs()
+        calls = {rank: log.calls for rank, log in logs.items()}
+        held = {rank: each for rank, each in held.items() if rank in logs}
+        found = await self._merged(held_requests(matching, calls, recorded.cut(), held), ranks)
+        return "\n".join(each.text for each in found) or "no rank holds a request"
+
+    async def communicators(self) -> tuple[Communicator, ...]:
+        """The communicators and windows that the ranks have made up to where they are.
+
+        Raises NotAvailable if the job is not recorded.
+        """
+        recorded = self._recorded()
+        matching, logs = recorded.matching(), recorded.logs()
+        places = {rank: log.records for rank, log in logs.items()}
+        for clock in recorded.clocks():
+            with contextlib.suppress(ProcessLookupError):
+                places[clock.rank] = clock.read().cursor
+        return tuple(communicators(matching, logs, places, recorded.cut()))
+
     def _whole_record(self) -> Record:
         record = self._record()
         if not record.whole:
@@ -78,14 +111,17 @@ class Checking(Why):
         return record
 
     def _record(self) -> Record:
+        recorded = self._recorded()
+        return Record.of(recorded.matching(), recorded.logs(), len(self.ranks))
+
+    def _recorded(self) -> RecordedJob:
         past = self.history
         if past is None or not past.recorded:
             raise NotAvailable(
                 "the MPI calls of this job are not recorded",
                 hint="'crdebug run' records them where the MPI's mpicc is there",
             )
-        recorded = past.traveller.recorded
-        return Record.of(recorded.matching(), recorded.logs(), len(self.ranks))
+        return past.traveller.recorded
 
     async def _told(
         self,

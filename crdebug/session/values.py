@@ -6,6 +6,7 @@ from crdebug.debugger.breakpoints import Breakpoint
 from crdebug.debugger.group import HostInfo, RankInfo
 from crdebug.debugger.stacktree import Branch, StackTree
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
+from crdebug.timeline.requests import Communicator
 from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.branching import Compared
 from crdebug.travel.goto_partner import OnTheWay
@@ -22,6 +23,7 @@ __all__ = [
     "Branch",
     "Breakpoint",
     "Checkpoint",
+    "Communicator",
     "Compared",
     "Frame",
     "History",

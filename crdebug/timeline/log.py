@@ -412,6 +412,14 @@ class RankLog:
 
     # ---- communicators ---------------------------------------------------------------------------
 
+    def made_before(self, place: int) -> Iterator[tuple[str, tuple[int, ...]]]:
+        """The communicators and windows that were made before this place, in order, with the world
+        ranks of their members. Some may have been freed since."""
+        known = sorted((each.place, each.name) for all_ in self._named.values() for each in all_)
+        for at, name in known:
+            if at < place:
+                yield name, self._comms[name]
+
     def comms_at(self, place: int) -> Iterator[tuple[int, Named]]:
         """The communicators that exist at this place, with their numbers."""
         for number, named in self._named.items():

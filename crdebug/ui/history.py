@@ -6,14 +6,14 @@ from collections.abc import Iterable, Iterator
 from typing import TYPE_CHECKING
 
 from crdebug.base.instant import Cut
+from crdebug.base.ranks import RankSet
 from crdebug.base.units import bytes_text
 from crdebug.timeline.text import clock_text, timeline_text, when_text
 from crdebug.ui.tables import table
 
 if TYPE_CHECKING:
     from crdebug.base.events import Location
-    from crdebug.base.ranks import RankSet
-    from crdebug.session.values import OnTheWay, Overview, Stock
+    from crdebug.session.values import Communicator, OnTheWay, Overview, Stock
 
 
 def when(overview: Overview, ranks: RankSet) -> str:
@@ -94,6 +94,17 @@ def message_table(on_the_way: OnTheWay, width: int = 0) -> str:
             "('why-blocked' tells which calls the ranks wait in)"
         )
     return table(("what", "from", "to", "tag", "bytes", "communicator", "where"), rows, width)
+
+
+def communicator_table(found: Iterable[Communicator], width: int = 0) -> str:
+    """A line for each: its members, in its own order, and who has freed it."""
+    rows = []
+    for each in found:
+        ordered = tuple(sorted(each.members)) == each.members
+        members = f"{RankSet.of(each.members)}" if ordered else ",".join(map(str, each.members))
+        freed = f"freed by {each.freed}" if each.freed else ""
+        rows.append((each.name, members, str(each.collectives), freed))
+    return table(("communicator", "ranks", "collectives", ""), rows, width)
 
 
 def _sent(on_the_way: OnTheWay) -> Iterator[tuple[str, ...]]:

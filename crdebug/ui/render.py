@@ -17,6 +17,7 @@ from crdebug.commands.results import (
     Charted,
     Checkpoints,
     CheckpointTaken,
+    Communicators,
     Comparison,
     Displayed,
     Frames,
@@ -49,7 +50,7 @@ from crdebug.commands.results import (
 from crdebug.session.values import PointKind
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.charts import pictured, plotted
-from crdebug.ui.history import message_table, snapshot_table, timeline, when
+from crdebug.ui.history import communicator_table, message_table, snapshot_table, timeline, when
 from crdebug.ui.listing import checkpoint_table, checkpoint_taken, killed
 from crdebug.ui.source import SourceLines
 from crdebug.ui.stacks import tree
@@ -140,6 +141,8 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
             for at in result.branches:
                 yield f"branch {at.branch}:"
                 yield from (f"  {line}" for line in values(at.answers))
+        case Communicators():
+            yield communicator_table(result.found, width)
         case Messages():
             yield message_table(result.on_the_way, width)
         case Whereabouts():

@@ -130,7 +130,7 @@ def test_every_field_of_the_clock_is_read_where_it_is() -> None:
     data = clock._CLOCK.pack(
         *(clock.ABI, clock.SIZE, 3, 4, 5, 6, 1, 1, 9, 10, 1, 2, 13, 3, 1, 1, 17),
         *(18, 19, 20, 21, 22, DIGEST, 1, 1, 2, 23, 2, *range(24, 32)),
-        *(4, 0),
+        *(4, 0, 0x2000),
         *(0x1000, 8, 1, 32, 33),
         *(BY_NAME["MPI_Win_post"].number, 7 << 48, 5, 0x400, 0, 4, 1, 2, 5, 1, *range(11 + 14)),
     )

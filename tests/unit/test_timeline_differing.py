@@ -30,7 +30,7 @@ def told(
 ) -> str:
     """words: four of the recorded call, four of the other."""
     head = (clock.ABI, clock.SIZE, 0, 2, 5, clock.NEVER, 2, 1, 9, 0, 1, 0, 0, 0, 1, 1, 5)
-    more = (0, DIGEST, 1, *failed, 0, 0, *(words or (0,) * 8), *(0,) * 42)
+    more = (0, DIGEST, 1, *failed, 0, 0, *(words or (0,) * 8), *(0,) * 43)
     state = clock.Clock.parse(clock._CLOCK.pack(*head, *expected, *actual, *more))
     return difference(state, {1: "world", 2: "0-1", 3: "window(world)"}.get)  # type: ignore[arg-type]
 

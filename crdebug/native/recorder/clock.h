@@ -24,6 +24,7 @@
 #define CRDEBUG_PAGE UINT64_C(256) /* records in a page of memory */
 #define CRDEBUG_DOING 15 /* words */
 #define CRDEBUG_OPS 14
+#define CRDEBUG_BUCKETS 4096
 
 enum crdebug_mode { CRDEBUG_COUNTS = 0, CRDEBUG_RECORDS = 1 };
 
@@ -176,6 +177,9 @@ struct crdebug_clock {
     /* Set from outside: the rank, in the communicator and plus 1, from which the next receive or probe
      * takes its message that leaves the sender open, and that is not recorded yet; 0: the MPI chooses. */
     uint32_t choice, reserved;
+    /* The address of CRDEBUG_BUCKETS pointers to the requests that the program holds: struct request in
+     * pmpi.h. 0 before the first. */
+    uint64_t requests;
     /* crdebug asks in which calls, and between which, these bytes change; while it does not, look_size
      * is 0. Looked at where a call begins, and where it ends. */
     uint64_t look_at;

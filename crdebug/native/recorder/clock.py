@@ -16,6 +16,7 @@ from crdebug.native.recorder import doing
 from crdebug.native.recorder.doing import Doing
 from crdebug.native.recorder.mpi_calls import DIGEST
 from crdebug.native.recorder.mpi_errors import failure
+from crdebug.native.recorder.mpi_types import ADDRESS
 
 ABI = 6
 NEVER = Instant(2**64 - 1)
@@ -39,7 +40,7 @@ _LATEST = 1 << 62  # half ticks
 _FAILED_NOW = 56  # bits of doing_now in the log; above, how the call failed
 _ABORTS = 2**32 - 1
 
-_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IIIQIIQQQQQQQI15I14Q")
+_CLOCK = struct.Struct("<IIiiQQIIQQIiIIIIQ4QQQIHHII4I4IIIQQIIQQQQQQQI15I14Q")
 _LOOK = struct.Struct("<QIIQQ")
 _LOG = struct.Struct("<IIiiQQQQQIIIIQQ6QII40s")
 SIZE = _CLOCK.size
@@ -55,7 +56,11 @@ LAST_OFFSET = struct.calcsize("<IIiiQQIIQQIiIIIIQ4QQQIHHI")
 LOOK_SIZE = _LOOK.size
 DOING_OFFSET = SIZE - doing.LAYOUT.size
 LOOK_OFFSET = DOING_OFFSET - LOOK_SIZE
-CHOICE_OFFSET = LOOK_OFFSET - 8
+CHOICE_OFFSET = LOOK_OFFSET - 16
+REQUESTS_OFFSET = LOOK_OFFSET - 8
+BUCKETS = 4096
+REQUEST = struct.Struct("<5QII")  # the beginning of struct request in pmpi.h
+_PERSISTENT, _ACTIVE, _SHARED = 4, 8, 1024  # enum request_flags
 
 
 class Refused(IntEnum):
@@ -156,8 +161,29 @@ class Clock:
             *(level, epochs, Refused(refused), Enforce(enforce), bool(diverged), at),
             *((e0, e1), (a0, a1), pending, bool(replaying), failure(e_failed), failure(a_failed)),
             *(words_from, Last(last), values[28:32], values[32:36]),
-            None if values[42] == NEVER else Instant(values[42]),
-            doing.parse(now, values[43:]),
+            None if values[43] == NEVER else Instant(values[43]),
+            doing.parse(now, values[44:]),
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Request:
+    """A request that a program holds. following: the address of the next one in its list.
+    tick, site: of the call that made it."""
+
+    following: int
+    tick: int
+    site: int
+    is_active: bool
+    is_persistent: bool
+    is_shared: bool  # the MPI gives one for several that are complete, or need nothing
+
+    @classmethod
+    def parse(cls, data: bytes) -> Request:
+        following, _, _, site, now, flags, _ = REQUEST.unpack(data)
+        bits = (_ACTIVE, _PERSISTENT, _SHARED)
+        return cls(
+            following, (now + 1) // 2, site & ADDRESS, *(bool(flags & each) for each in bits)
         )
 
 

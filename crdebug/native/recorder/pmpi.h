@@ -8,6 +8,7 @@
 #include <mpi.h>
 #include <stdbool.h>
 #include <stddef.h>
+#include <stddef.h>
 #include <stdint.h>
 #include <stdio.h>
 
@@ -318,13 +319,15 @@ enum request_flags {
 };
 
 struct request {
-    MPI_Request handle; /* as the application has it */
-    MPI_Request shadow; /* what MPI works on instead, while R_ACTIVE and shadowed */
+    /* crdebug reads these (clock.py), so they come first, in this order. */
     struct request *next;
     uint64_t number; /* of the posting */
     uint64_t record; /* its record, or NOBODY */
     uint64_t site, now; /* where it was made, and when */
     uint32_t flags, slot; /* slot: in a record of many, which; else 0 */
+
+    MPI_Request handle; /* as the application has it */
+    MPI_Request shadow; /* what MPI works on instead, while R_ACTIVE and shadowed */
     uint32_t shadowed, comm_promised;
     MPI_Request sending; /* R_SENDS: it is complete when both are */
     void *copy; /* of what goes, or NULL; ours to free */
@@ -337,6 +340,7 @@ struct request {
     MPI_Comm comm;
     uint64_t bytes;
 };
+_Static_assert(offsetof(struct request, slot) == 44, "clock.py has other places");
 
 extern uint64_t posted, shadows;
 struct request *request_find(MPI_Request handle);

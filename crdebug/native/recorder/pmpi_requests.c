@@ -3,7 +3,7 @@
 
 #include "pmpi.h"
 
-#define BUCKETS 4096
+#define BUCKETS CRDEBUG_BUCKETS
 #define CHUNK 256
 
 uint64_t posted, shadows, times_back;
@@ -34,6 +34,7 @@ struct request *request_new(MPI_Request handle, unsigned flags) {
             chunk[i].next = unused;
             unused = &chunk[i];
         }
+        C.requests = (uint64_t)(uintptr_t)buckets;
     }
     struct request *request = unused, **place = bucket(handle);
     unused = request->next;
