@@ -83,6 +83,9 @@ class Command:
     # step_ends, timed_waits
     STEP_ENDS = "-crdebug-step-ends"
     WAITS = "-crdebug-waits"
+    # traces
+    TRACE = "-crdebug-trace"
+    TRACED = "-crdebug-traced"
     # stepper.commands, stepper.meet
     WALK_LIBRARY = "-crdebug-walk-library"
     HERE = "-crdebug-here"

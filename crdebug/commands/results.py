@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         StackTree,
         Stock,
         ThreadInfo,
+        Traced,
     )
     from crdebug.session.waiting import AtBarrier
 
@@ -241,6 +242,16 @@ class Messages:
 
 
 @dataclass(frozen=True, slots=True)
+class TraceTable:
+    """`info trace`. names: the expressions; last: how many hits to show."""
+
+    point: Breakpoint
+    names: tuple[str, ...]
+    answers: Answers[Traced]
+    last: int
+
+
+@dataclass(frozen=True, slots=True)
 class Communicators:
     """`info comms`."""
 
@@ -336,6 +347,7 @@ Result = (
     | Moved
     | Messages
     | Communicators
+    | TraceTable
     | Comparison
     | Whereabouts
     | Snapshots

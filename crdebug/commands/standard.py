@@ -10,6 +10,7 @@ import crdebug.commands.python
 import crdebug.commands.stacks
 import crdebug.commands.tables
 import crdebug.commands.timeline
+import crdebug.commands.traces
 import crdebug.commands.why  # noqa: F401 - declare more of groups
 from crdebug.commands.breakpoints import BREAKPOINTS
 from crdebug.commands.checkpoints import CHECKPOINTS

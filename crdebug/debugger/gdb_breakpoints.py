@@ -7,8 +7,9 @@ import re
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import GdbError, Refused
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values
+from crdebug.debugger import mi_values, traces
 from crdebug.debugger.target import BreakpointRequest, Inserted, PointKind
+from crdebug.gdbscripts.wire import Command
 from crdebug.mi.connection import Connection
 from crdebug.mi.records import quote
 
@@ -25,6 +26,8 @@ async def insert(
     instruction."""
     if request.kind is PointKind.BREAK:
         return await _insert_breakpoint(connection, request, deadline)
+    if request.kind is PointKind.TRACE:
+        return await _insert_trace_point(connection, request, deadline)
     said = await connection.console(f"{request.kind.value} {request.location}", deadline)
     found = _NUMBER.search(said)
     if found is None:
@@ -48,6 +51,17 @@ async def insert(
     if not request.enabled:
         await connection.command(f"-break-disable {number}", deadline)
     return Inserted(number, (), ignore=request.ignore)
+
+
+async def _insert_trace_point(
+    connection: Connection, request: BreakpointRequest, deadline: Deadline
+) -> Inserted:
+    words = traces.arguments(request.location, request.condition)
+    found = await connection.command(f"{Command.TRACE} {words}", deadline)
+    number = found.payload.number("number")
+    if not request.enabled:
+        await connection.command(f"-break-disable {number}", deadline)
+    return Inserted(number, ())
 
 
 async def _insert_breakpoint(

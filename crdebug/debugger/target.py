@@ -104,13 +104,14 @@ class ThreadInfo:
 
 
 class PointKind(Enum):
-    """The kind of event that makes a rank stop; the value is GDB's command for it."""
+    """The kind of event that makes a rank stop; the value is the command for it."""
 
     BREAK = "break"
     WATCH = "watch"  # a value changes
     RWATCH = "rwatch"  # it is read
     AWATCH = "awatch"  # either
     CATCH = "catch"  # an event: throw, syscall, signal, fork, ...
+    TRACE = "trace"  # it stops nothing: it notes values
 
     @property
     def word(self) -> str:
@@ -120,6 +121,8 @@ class PointKind(Enum):
                 return "breakpoint"
             case PointKind.CATCH:
                 return "catchpoint"
+            case PointKind.TRACE:
+                return "trace point"
             case _:
                 return "watchpoint"
 
@@ -129,7 +132,7 @@ class BreakpointRequest:
     """A request to a target to insert a breakpoint.
 
     location: as GDB reads it ("Linespec Locations"); the expression of a watchpoint, the event of a
-    catchpoint.
+    catchpoint; of a trace point the location and expressions, with commas between them.
     ignore: the number of hits that do not stop.
     """
 

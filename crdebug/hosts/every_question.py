@@ -8,6 +8,7 @@ from crdebug.debugger import (
     python,
     rank_commands,
     threads,
+    traces,
     verbs,
 )
 
@@ -19,5 +20,6 @@ __all__ = [
     "python",
     "rank_commands",
     "threads",
+    "traces",
     "verbs",
 ]

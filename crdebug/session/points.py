@@ -9,15 +9,19 @@ from dataclasses import dataclass
 
 import msgspec
 
+from crdebug.base.answers import Answers
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError
+from crdebug.base.errors import BadInput, CrdebugError
 from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
+from crdebug.debugger import traces
 from crdebug.debugger.breakpoints import Breakpoint, StoredBreakpoint
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.question import asked
 from crdebug.debugger.rank_commands import in_memory, symbol_at
 from crdebug.debugger.target import BreakpointRequest, PointKind, Target
+from crdebug.debugger.traces import Traced
 from crdebug.session.core import Core
 from crdebug.session.source_lines import with_file
 
@@ -158,12 +162,22 @@ class Points(Core):
         Ranks that cannot have it are in its `problems`; raises GdbError or Refused if none can.
         """
         async with self._control.pause(ranks):
-            if kind is PointKind.BREAK:
-                location = await with_file(self._group, ranks, location)
+            if kind in (PointKind.BREAK, PointKind.TRACE):
+                place, comma, values = location.partition(",")
+                location = await with_file(self._group, ranks, place) + comma + values
             request = BreakpointRequest(location, condition, temporary, ignore, kind=kind)
             made = await self._group.add_breakpoint(ranks, request)
         self._keep_points()
         return made
+
+    async def traced(self, number: int) -> Answers[Traced]:
+        """What a trace point has noted on its ranks. Raises BadInput if there is none."""
+        point = self._group.table.get(number)
+        if point.kind is not PointKind.TRACE:
+            raise BadInput(f"{point.kind.word} {number} is no trace point", hint="'trace' sets one")
+        limit = Deadline(self.settings.command)
+        question = asked(traces.traced, point.location, point.condition, limit)
+        return await self._group.look(point.ranks, question)
 
     async def delete_breakpoint(self, number: int) -> None:
         """Raises BadInput if there is no such number."""

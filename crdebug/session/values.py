@@ -6,6 +6,7 @@ from crdebug.debugger.breakpoints import Breakpoint
 from crdebug.debugger.group import HostInfo, RankInfo
 from crdebug.debugger.stacktree import Branch, StackTree
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
+from crdebug.debugger.traces import Traced
 from crdebug.timeline.requests import Communicator
 from crdebug.travel.auto_checkpoints import EVERY, Bound
 from crdebug.travel.branching import Compared
@@ -36,4 +37,5 @@ __all__ = [
     "StackTree",
     "Stock",
     "ThreadInfo",
+    "Traced",
 ]

@@ -44,6 +44,7 @@ from crdebug.commands.results import (
     Threads,
     ThreadStacks,
     Timeline,
+    TraceTable,
     Tree,
     Whereabouts,
 )
@@ -56,6 +57,7 @@ from crdebug.ui.source import SourceLines
 from crdebug.ui.stacks import tree
 from crdebug.ui.stops import describe, describe_places, gathered
 from crdebug.ui.tables import table
+from crdebug.ui.traces import trace_table
 from crdebug.ui.value_table import value_table
 
 if TYPE_CHECKING:
@@ -141,6 +143,11 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
             for at in result.branches:
                 yield f"branch {at.branch}:"
                 yield from (f"  {line}" for line in values(at.answers))
+        case TraceTable():
+            point = result.point
+            condition = f" if {point.condition}" if point.condition else ""
+            yield f"trace point {point.number}: {point.location}{condition}"
+            yield from trace_table(result.names, result.answers, result.last, width)
         case Communicators():
             yield communicator_table(result.found, width)
         case Messages():
@@ -324,7 +331,8 @@ def _breakpoint_rows(each: Breakpoint) -> Iterator[tuple[str, ...]]:
     words += ["once"] if each.temporary else []
     words += [] if each.enabled else ["disabled"]
     words += [f"not the next {each.ignore}"] if each.ignore else []
-    first = (str(each.number), str(each.hits), ", ".join(words))
+    hits = "" if each.kind is PointKind.TRACE else str(each.hits)  # 'info trace' counts them
+    first = (str(each.number), hits, ", ".join(words))
     for ranks, place in _places_of(each) or [(each.ranks, each.location)]:
         yield first[0], f"[{ranks}]", place, first[1], first[2]
         first = ("", "", "")
