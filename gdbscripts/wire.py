@@ -64,6 +64,8 @@ class Command:
     INJECT = "-crdebug-inject"
     BEFORE_CALLS = "-crdebug-before-calls"
     JUMP = "-crdebug-jump"
+    # python_errors
+    CATCH_PYTHON = "-crdebug-catch-python"
     # rank_state
     THREADS = "-crdebug-threads"
     REGISTERS = "-crdebug-registers"
@@ -261,5 +263,6 @@ DEFAULT_SIGNAL = 62
 
 # ---- on the console ---------------------------------------------------------------------------
 
+CAUGHT = "crdebug-caught "  # begins the line about an exception of Python's
 ENDING = "crdebug-ending "  # begins the line about how a rank is going to end
 REPORT = "report of "  # follows it in a line about a sanitizer's report

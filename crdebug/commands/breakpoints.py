@@ -38,7 +38,7 @@ WATCHED = rest(
     "a variable, or anything else that has a place in memory",
     completes=Completes.EXPRESSION,
 )
-EVENT = rest("EVENT", "throw, catch, exec, fork, load, signal, syscall, ...; as GDB takes them")
+EVENT = rest("EVENT", "throw, exec, fork, load, signal, syscall, ..., as GDB takes them; or python")
 NUMBER = integer("N", "a breakpoint's number", candidates=_numbers)
 LAST = integer("N", "a breakpoint's number", default=0, candidates=_numbers)
 COUNT = natural("COUNT", "how many hits to skip; 0 for none")
@@ -154,6 +154,10 @@ Stop the ranks at an event.
     catch fork
     catch load libfoo
     catch syscall write
+    catch python
+
+'catch python' is crdebug's own: an exception of Python's that nothing has caught, before it is
+printed and the rank ends.
 """,
     arguments=(EVENT,),
     ranks=True,

@@ -15,6 +15,7 @@ from crdebug.mi.records import quote
 
 # "Hardware watchpoint 2: x", "Watchpoint 2: x", "Hardware access (read/write) watchpoint 2: x",
 # "Catchpoint 3 (throw)"; catch throw may say "Function ... not defined" first.
+PYTHON = "python"  # the event of `catch python`, which is not GDB's
 _NUMBER = re.compile(r"^(.*[Ww]atchpoint|Catchpoint) (\d+)", re.M)
 
 
@@ -28,6 +29,9 @@ async def insert(
         return await _insert_breakpoint(connection, request, deadline)
     if request.kind is PointKind.TRACE:
         return await _insert_trace_point(connection, request, deadline)
+    if request.kind is PointKind.CATCH and request.location == PYTHON:
+        made = (await connection.command(Command.CATCH_PYTHON, deadline)).payload
+        return await _with_options(connection, made.number("number"), request, deadline)
     said = await connection.console(f"{request.kind.value} {request.location}", deadline)
     found = _NUMBER.search(said)
     if found is None:
@@ -46,6 +50,12 @@ async def insert(
     except (GdbError, Refused):
         await connection.command(f"-break-delete {number}", deadline)
         raise
+    return await _with_options(connection, number, request, deadline)
+
+
+async def _with_options(
+    connection: Connection, number: int, request: BreakpointRequest, deadline: Deadline
+) -> Inserted:
     if request.ignore:
         await connection.command(f"-break-after {number} {request.ignore}", deadline)
     if not request.enabled:
@@ -59,9 +69,7 @@ async def _insert_trace_point(
     words = traces.arguments(request.location, request.condition)
     found = await connection.command(f"{Command.TRACE} {words}", deadline)
     number = found.payload.number("number")
-    if not request.enabled:
-        await connection.command(f"-break-disable {number}", deadline)
-    return Inserted(number, ())
+    return await _with_options(connection, number, request, deadline)
 
 
 async def _insert_breakpoint(

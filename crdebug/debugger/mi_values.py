@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from crdebug.base.events import Location, RankStopped, StopReason
 from crdebug.debugger.target import Frame, Inserted, ThreadInfo
-from crdebug.gdbscripts.wire import ENDING, REPORT
+from crdebug.gdbscripts.wire import CAUGHT, ENDING, REPORT
 from crdebug.mi.records import MiList, MiTuple
 
 _LWP = re.compile(r"(?:LWP|process) (\d+)")
@@ -218,6 +218,11 @@ def ending(console: str) -> str:
     """The message from gdbscripts/endings.py about a rank that is about to end, or ""."""
     # GDB may put the beginning of its own message in front of it, in the same record
     return console.partition(ENDING)[2].partition("\n")[0].strip()
+
+
+def caught(console: str) -> str:
+    """The exception that gdbscripts/python_errors.py names, or ""."""
+    return console.partition(CAUGHT)[2].partition("\n")[0].strip()
 
 
 def report(ending: str) -> str:

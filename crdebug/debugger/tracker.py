@@ -50,6 +50,7 @@ class Tracker:
         self._stop: asyncio.Future[RankStopped] | None = None
         self._caught: tuple[int, str] | None = None  # the catchpoint that was hit in this run
         self._ending = ""  # how the process is about to end
+        self._exception = ""  # of Python's, that nothing has caught
         self._goal = StopReason.OTHER  # of this run
 
     @property
@@ -83,7 +84,7 @@ class Tracker:
         goal: the reason that a stop without one gets.
         """
         self._stop = asyncio.get_running_loop().create_future()
-        self._caught, self._ending = None, ""
+        self._caught, self._ending, self._exception = None, "", ""
         self._goal = goal
         self.last_stop = None
         self.state = TargetState.RUNNING
@@ -155,6 +156,8 @@ class Tracker:
                     self._notified(name, payload)
                 case Stream(kind="console", text=text) if mi_values.ending(text):
                     self._ending = mi_values.ending(text)
+                case Stream(kind="console", text=text) if mi_values.caught(text):
+                    self._exception = mi_values.caught(text)
                 # GDB announces each stop on the console, too, and in the log the source line that
                 # it cannot show; both are in the stop record.
                 case Stream(kind="log", text=text) if not mi_values.is_noise(text):
@@ -238,6 +241,8 @@ class Tracker:
             report = mi_values.report(self._ending)
             reason = StopReason.REPORT if report else StopReason.ENDING
             stop = replace(stop, reason=reason, detail=report or self._ending)
+        elif stop.reason is StopReason.BREAKPOINT and self._exception:
+            stop = replace(stop, reason=StopReason.CATCHPOINT, note=self._exception)
         unsaid = stop.reason in (StopReason.OTHER, StopReason.CATCHPOINT) and not stop.detail
         if unsaid and self._caught is None:
             # GDB gives no reason where a function without debug information has returned

@@ -129,3 +129,43 @@ async def test_debian_s_open_mpi_and_a_rank_in_c(monkeypatch: pytest.MonkeyPatch
         assert await talk("[0] pyprint step") == "[0] = 0"
     finally:
         await job.close()
+
+
+_RAISES = _NESTED.with_name("raises.py")
+_EXCEPTIONS = {
+    "text": "ValueError: step 3 has no residual",
+    "none": "KeyError",
+    "number": "IndexError",
+    "own": "Own",
+}
+
+
+@each_wheel
+async def test_an_exception_that_nothing_catches(mpi: Mpi) -> None:
+    for kind, told in _EXCEPTIONS.items():
+        argv = [*mpi.launch(2), str(mpi.python), "-m", "mpi4py", str(_RAISES), kind]
+        job = await Session.run(argv, name=JOB, settings=Settings(record=False))
+        try:
+            talk = Talk(job)
+            assert await talk("catch python") == "catchpoint 1 on [0-1]: catch python"
+            said = await talk("continue")
+            assert f"rank 1 hit catchpoint 1 ({told}): PyErr_Display" in said, said
+            said = await talk("continue")
+            assert "MPI_Abort" in said or "exit(1)" in said, said
+        finally:
+            await job.kill()
+            await job.close()
+
+
+async def test_where_nothing_is_raised_it_is_no_stop() -> None:
+    mpi = _WHEELS[0]
+    argv = [*mpi.launch(2), str(mpi.python), "-m", "mpi4py", str(_RAISES), "exits"]
+    job = await Session.run(argv, name=JOB, settings=Settings(record=False))
+    try:
+        talk = Talk(job)
+        await talk("catch python")
+        said = await talk("continue")
+        assert "catchpoint" not in said, said
+    finally:
+        await job.kill()
+        await job.close()
