@@ -85,7 +85,7 @@ async def context() -> Context:
         ("info br", ["breakpoints", "branches"]),
         ("i ", SUBJECTS),
         ("[0-1] c", ["call", "catch", "check", "compare", "continue"]),
-        ("[0-1] info t", ["threads", "table", "types"]),
+        ("[0-1] info t", ["threads", "table", "types", "trace"]),
         ("[0-1] qu", []),
         ("delete ", ["1", "2"]),
         ("d 1", ["1"]),
