@@ -85,6 +85,8 @@ class Command:
     # step_ends, timed_waits
     STEP_ENDS = "-crdebug-step-ends"
     WAITS = "-crdebug-waits"
+    # variables
+    VARIABLES = "-crdebug-variables"
     # traces
     TRACE = "-crdebug-trace"
     TRACED = "-crdebug-traced"

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
         Stock,
         ThreadInfo,
         Traced,
+        Verified,
     )
     from crdebug.session.waiting import AtBarrier
 
@@ -252,6 +253,13 @@ class TraceTable:
 
 
 @dataclass(frozen=True, slots=True)
+class Repeated:
+    """`verify`."""
+
+    verified: Verified
+
+
+@dataclass(frozen=True, slots=True)
 class Communicators:
     """`info comms`."""
 
@@ -346,6 +354,7 @@ Result = (
     | Checkpoints
     | Moved
     | Messages
+    | Repeated
     | Communicators
     | TraceTable
     | Comparison

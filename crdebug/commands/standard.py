@@ -11,6 +11,7 @@ import crdebug.commands.stacks
 import crdebug.commands.tables
 import crdebug.commands.timeline
 import crdebug.commands.traces
+import crdebug.commands.verify
 import crdebug.commands.why  # noqa: F401 - declare more of groups
 from crdebug.commands.breakpoints import BREAKPOINTS
 from crdebug.commands.checkpoints import CHECKPOINTS

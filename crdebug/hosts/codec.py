@@ -20,7 +20,16 @@ from crdebug.base import answers, errors, events, ranks, settings
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import arrays, question, rank_commands, scalars, target, threads, traces
+from crdebug.debugger import (
+    arrays,
+    question,
+    rank_commands,
+    scalars,
+    target,
+    threads,
+    traces,
+    variables,
+)
 from crdebug.gdbscripts import wire
 from crdebug.hosts import messages
 from crdebug.job import gathering
@@ -29,7 +38,7 @@ from crdebug.node import criu_program, probes
 
 _MODULES: tuple[ModuleType, ...] = (
     *(answers, errors, events, ranks, settings),
-    *(arrays, question, rank_commands, scalars, target, threads, traces),
+    *(arrays, question, rank_commands, scalars, target, threads, traces, variables),
     *(daemons, gathering, messages, mpir, records, wire),
     *(criu_program, probes),
 )

@@ -9,6 +9,7 @@ from crdebug.debugger import (
     rank_commands,
     threads,
     traces,
+    variables,
     verbs,
 )
 
@@ -21,5 +22,6 @@ __all__ = [
     "rank_commands",
     "threads",
     "traces",
+    "variables",
     "verbs",
 ]

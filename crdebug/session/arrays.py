@@ -12,7 +12,7 @@ from crdebug.debugger import arrays
 from crdebug.debugger.arrays import Numbers
 from crdebug.debugger.question import asked
 from crdebug.session.looking import Looking
-from crdebug.travel.history import heard
+from crdebug.session.the_past import heard
 
 
 class Arrays(Looking):

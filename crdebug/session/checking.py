@@ -9,6 +9,7 @@ from pathlib import PurePath
 
 from crdebug.base.errors import BadInput, NotAvailable
 from crdebug.base.ranks import RankSet
+from crdebug.session.the_past import past
 from crdebug.session.why import Why
 from crdebug.timeline.check import Record, check, in_races
 from crdebug.timeline.findings import (
@@ -22,7 +23,6 @@ from crdebug.timeline.findings import (
 )
 from crdebug.timeline.races import races
 from crdebug.timeline.requests import Communicator, communicators, held_requests
-from crdebug.travel.history import past
 from crdebug.travel.other_choice import choose_another
 from crdebug.travel.recorded_job import RecordedJob
 

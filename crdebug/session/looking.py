@@ -15,7 +15,7 @@ from crdebug.debugger.frames import select
 from crdebug.debugger.question import asked
 from crdebug.debugger.target import NO_PROCESS, Frame, ThreadInfo
 from crdebug.session.core import Core
-from crdebug.travel.history import heard
+from crdebug.session.the_past import heard
 
 _COMPLETION = 5.0  # seconds
 # Commands that need no process: settings, and questions that the program's files answer.

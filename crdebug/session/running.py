@@ -21,8 +21,8 @@ from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
 from crdebug.session.core import ALIVE, Core
 from crdebug.session.run_control import Waited
 from crdebug.session.source_lines import with_file
+from crdebug.session.the_past import heard
 from crdebug.session.waiting import AtBarrier, HeldUp, StepOthers, patiently
-from crdebug.travel.history import heard
 
 
 class StopMode(Enum):

@@ -61,7 +61,8 @@ from crdebug.session.points import Points
 from crdebug.session.python import Python
 from crdebug.session.running import Running
 from crdebug.session.selecting import Selecting
-from crdebug.travel.history import History, past
+from crdebug.session.the_past import past
+from crdebug.travel.history import History
 
 
 class Session(Running, Selecting, Checking, Python, Arrays, Points):

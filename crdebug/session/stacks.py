@@ -13,7 +13,7 @@ from crdebug.debugger.question import asked
 from crdebug.debugger.stacktree import StackTree, merge
 from crdebug.debugger.target import Frame, ThreadInfo
 from crdebug.session.looking import Looking
-from crdebug.travel.history import heard
+from crdebug.session.the_past import heard
 
 
 class Stacks(Looking):

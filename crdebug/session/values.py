@@ -16,6 +16,7 @@ from crdebug.travel.memory_snapshots import Stock
 from crdebug.travel.moment import Moment
 from crdebug.travel.overview import Overview
 from crdebug.travel.snapshot_cost import BUDGET
+from crdebug.travel.verify import Verified
 
 __all__ = [
     "BUDGET",
@@ -38,4 +39,5 @@ __all__ = [
     "Stock",
     "ThreadInfo",
     "Traced",
+    "Verified",
 ]

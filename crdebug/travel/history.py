@@ -41,8 +41,10 @@ from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.room import Room
 from crdebug.travel.seek import Traveller
 from crdebug.travel.snapshot_cost import COPYING, LEAST
+from crdebug.travel.standing import Returning
 from crdebug.travel.standstill import Standstill
 from crdebug.travel.stood import Stood
+from crdebug.travel.verify import Verified, Verify
 from crdebug.travel.waits import Pauses
 
 NO_MORE = -1.0  # in place of the seconds until the next interlude: the run is over
@@ -73,6 +75,7 @@ class History:
         self._room = Room(job, self.traveller, tell)
         self.survey = Survey(self.traveller)
         self.branching = Branching(job, self.traveller, tell, self.automatic.take_base)
+        self._returning = Returning(self.traveller, self._reverse, self.branching, tell)
         self._ends = Ends(self.traveller.recorded)
         self.stood = Stood()
         self._standstill = Standstill(self.traveller.recorded, self.stood, tell)
@@ -511,8 +514,7 @@ class History:
         async with self._going():
             predicate = parse(text, self._job.group.ranks)
             await self._after_last_call_if_ended(focus)
-            here, state = self.now(focus), await self._reverse.recall(focus)
-            ways = self.traveller.position.ways
+            stood = await self._returning.note(self.now(focus))
             try:
                 found = await bisect(self.branching, self.traveller, predicate, focus, self._tell)
                 if found.tick is not None:
@@ -522,28 +524,18 @@ class History:
                 raise
             except CrdebugError:
                 with contextlib.suppress(CrdebugError):
-                    await self._return(here, state, ways)
+                    await self._returning.go(stood)
                 raise
-            await self._return(here, state, ways)
+            await self._returning.go(stood)
             return found, self.now(focus)
 
-    async def _return(self, here: Moment, state: str, ways: int) -> None:
-        """To where the job stood before it was brought elsewhere, if it was."""
-        if self.traveller.position.ways == ways:
-            return
-        if here.branch != self.branching.current:
-            await self.branching.to(here.branch, here.cut)
-        await self._reverse.to_state(here.focus, here.cut[here.focus], state)
-
-
-def past(history: History | None) -> History:
-    """The history of a job that crdebug started: such a job has one."""
-    assert history is not None
-    return history
-
-
-async def heard(history: History | None, line: str, answers: Answers[str]) -> Answers[str]:
-    """The answers to a line that was typed for GDB. The history, if any, takes note of it."""
-    if history is not None:
-        await history.typed(line, answers)
-    return answers
+    async def verify(self, name: str, focus: int) -> Verified:
+        """Repeat what is recorded since a checkpoint twice, and compare the ranks' variables: see
+        Verify.run. The job is afterwards where it stood. Raises CrdebugError."""
+        async with self._going():
+            await self._after_last_call_if_ended(focus)
+            stood = await self._returning.note(self.now(focus), keep=True)
+            try:
+                return await Verify(self.traveller, self._tell).run(name)
+            finally:
+                await self._returning.go(stood)

@@ -176,7 +176,7 @@ class Traveller:
             raise problem
         await self.job.give_input_again()
         if base.kept != "here":
-            await self._awake()
+            await self.awake()
         self.tell(Progress("back in time", "replay"))
         await self._stop_after_init(base.cut, cut)
         if focus is not None:
@@ -222,7 +222,7 @@ class Traveller:
                     return True
         return False
 
-    async def _awake(self) -> None:
+    async def awake(self) -> None:
         """Let all ranks notice that they are in the past, before any of them moves on: they then
         post receives that are open inside MPI again as they are recorded."""
         clocks = self.recorded.clocks()

@@ -32,6 +32,7 @@ from crdebug.commands.results import (
     Printed,
     Ranked,
     Ranks,
+    Repeated,
     Restarted,
     Result,
     Said,
@@ -59,6 +60,7 @@ from crdebug.ui.stops import describe, describe_places, gathered
 from crdebug.ui.tables import table
 from crdebug.ui.traces import trace_table
 from crdebug.ui.value_table import value_table
+from crdebug.ui.verified import verified_text
 
 if TYPE_CHECKING:
     from crdebug.base.answers import Answers
@@ -143,6 +145,8 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
             for at in result.branches:
                 yield f"branch {at.branch}:"
                 yield from (f"  {line}" for line in values(at.answers))
+        case Repeated():
+            yield from verified_text(result.verified)
         case TraceTable():
             point = result.point
             condition = f" if {point.condition}" if point.condition else ""

@@ -1,0 +1,36 @@
+"""Is a recorded piece the same each time: verify."""
+
+from __future__ import annotations
+
+from crdebug.commands.arguments import word
+from crdebug.commands.history import HISTORY, history
+from crdebug.commands.registry import Call, Requires
+from crdebug.commands.results import Repeated, Result
+
+PIECE = word(
+    "CHECKPOINT", "N or aN, where the piece begins; without it, as early as can be", default=""
+)
+
+
+@HISTORY.command(
+    "verify",
+    """
+Repeat what is recorded twice, and tell whether both times were the same.
+
+The piece begins at a checkpoint, and ends where the record does. At up to 40 places on the way,
+the variables of the ranks are compared: global and static ones, those of the main thread's
+functions, and what they point to. If one differs, something outside of MPI's messages has a say: a
+data race between threads, the time, random numbers. The first that differs is named, with its rank
+and the MPI call. Not compared are pointers themselves, and ranks into whose memory a message may
+come at any moment. The job is afterwards where it stood.
+
+    verify
+    verify 2
+""",
+    arguments=(PIECE,),
+    requires=Requires.ANY,
+    ranks=True,
+)
+async def verify(call: Call) -> Result:
+    past = history(call)
+    return Repeated(await past.verify(call[PIECE], past.focus(call.ranks)))
