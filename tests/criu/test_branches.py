@@ -14,20 +14,18 @@ from crdebug.base.errors import BadInput, Refused
 from crdebug.base.events import JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.commands.context import Context
-from crdebug.commands.standard import standard
 from crdebug.detached import jobs
 from crdebug.job.directory import JobDirectory
 from crdebug.node import proc
 from crdebug.session import Session
 from crdebug.timeline.branches import MAIN
 from crdebug.travel.restore_points import StartOfHistory
-from crdebug.ui.render import render
 from harness import looks
 from harness.cli import crdebug
 from harness.faults import moves_on
 from harness.jobs import JOB, Heard, bare_job, run_to_end
 from harness.programs import build
+from harness.talk import said
 from harness.travel import ONE as EVERY
 from harness.travel import RECORDED, history, recorded, run_to
 
@@ -275,10 +273,6 @@ async def test_a_branch_may_begin_anywhere(program: str) -> None:
             await past.goto_tick(0, past.traveller.position.branch_start[0].tick + 5)
             assert await on_to_end(job) == seen[name]
         assert await run_to_end(job) == 0
-
-
-async def said(job: Session, line: str) -> list[str]:
-    return render(await standard().run(Context(job), line)).splitlines()
 
 
 async def test_the_commands() -> None:

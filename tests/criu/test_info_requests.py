@@ -4,16 +4,9 @@ from __future__ import annotations
 
 import re
 
-from crdebug.commands.context import Context
-from crdebug.commands.standard import standard
-from crdebug.session import Session
-from crdebug.ui.render import render
 from harness.programs import build
+from harness.talk import said
 from harness.travel import history, recorded, run_to
-
-
-async def said(job: Session, line: str) -> list[str]:
-    return render(await standard().run(Context(job), line)).splitlines()
 
 
 async def test_requests_and_communicators() -> None:

@@ -11,15 +11,12 @@ import pytest
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused
 from crdebug.base.events import JobSays, StopReason
-from crdebug.commands.context import Context
-from crdebug.commands.standard import standard
-from crdebug.session import Session
 from crdebug.timeline.text import clock_text
-from crdebug.ui.render import render
 from harness.browser import browser, document_after_loading
 from harness.jobs import Heard, run_to_end
 from harness.page import data_of
 from harness.programs import build, source
+from harness.talk import said
 from harness.travel import ONE, history, recorded, run_to
 
 # Looks at the first message that rank 0 received: at the call, and at its arrow.
@@ -36,10 +33,6 @@ LOOK = """<script>
 
 RANKS, ROUNDS = 3, 12
 ARGUMENTS = ("--rounds", ROUNDS, "--jitter-us", 2000)
-
-
-async def said(job: Session, line: str) -> list[str]:
-    return render(await standard().run(Context(job), line)).splitlines()
 
 
 async def test_the_history_is_shown_as_it_was(tmp_path: Path) -> None:

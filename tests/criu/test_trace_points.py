@@ -6,16 +6,9 @@ import pytest
 
 from crdebug.base.errors import BadInput
 from crdebug.base.events import StopReason
-from crdebug.commands.context import Context
-from crdebug.commands.standard import standard
-from crdebug.session import Session
-from crdebug.ui.render import render
 from harness.programs import build
+from harness.talk import said
 from harness.travel import history, recorded, run_to
-
-
-async def said(job: Session, line: str) -> list[str]:
-    return render(await standard().run(Context(job), line)).splitlines()
 
 
 async def test_values_are_noted_by_hit_and_rank() -> None:

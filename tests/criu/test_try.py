@@ -8,27 +8,25 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput
-from crdebug.commands.context import Context
-from crdebug.commands.standard import standard
 from crdebug.session import Session
-from crdebug.ui.render import render
 from harness.jobs import Heard
 from harness.programs import build
+from harness.talk import said
 from harness.travel import history, recorded
 
 FEW = ("receive", "posted", "looked")
 OTHERS = (
-    *("any_tag", "tested", "posted_twice", "exchanged", "replaced", "probed", "taken"),
-    *("taken_if_there", "persistent", "persistent_twice", "copied", "reversed", "of_other_group"),
-    *("synchronous", "waits_for_its_receive", "served", "one_is_open"),
+    ("any_tag", "tested", "posted_twice", "exchanged", "replaced", "probed"),
+    ("taken", "taken_if_there", "persistent", "persistent_twice", "copied", "reversed"),
+    ("of_other_group", "synchronous", "waits_for_its_receive", "served", "one_is_open"),
 )
 MODES = pytest.mark.parametrize(
-    "names", [FEW, pytest.param(OTHERS, marks=pytest.mark.sweep)], ids=["few", "others"]
+    "names",
+    [
+        pytest.param(FEW, id=FEW[0]),
+        *(pytest.param(each, id=each[0], marks=pytest.mark.sweep) for each in OTHERS),
+    ],
 )
-
-
-async def said(job: Session, line: str) -> list[str]:
-    return render(await standard().run(Context(job), line)).splitlines()
 
 
 def results(output: str) -> dict[str, int]:

@@ -7,17 +7,9 @@ import re
 import pytest
 
 from crdebug.base.errors import BadInput
-from crdebug.commands.context import Context
-from crdebug.commands.standard import standard
-from crdebug.session import Session
-from crdebug.ui.render import render
 from harness.programs import build
+from harness.talk import said
 from harness.travel import history, recorded, run_to
-
-
-async def said(job: Session, line: str) -> list[str]:
-    return render(await standard().run(Context(job), line)).splitlines()
-
 
 NAMES = {"global": "total", "local": "counted in main", "heap": "*many in main"}
 

@@ -11,18 +11,12 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import Refused
 from crdebug.base.events import JobSays
 from crdebug.base.ranks import RankSet
-from crdebug.commands.context import Context
-from crdebug.commands.standard import standard
 from crdebug.session import Session
-from crdebug.ui.render import render
 from harness import cli
 from harness.jobs import JOB, Heard, session
 from harness.programs import build
+from harness.talk import said
 from harness.travel import history, recorded, run_to
-
-
-async def said(job: Session, line: str) -> list[str]:
-    return render(await standard().run(Context(job), line)).splitlines()
 
 
 async def run_until_it_hangs(job: Session) -> None:

@@ -32,3 +32,8 @@ class Talk:
 
     async def all(self, lines: Sequence[str]) -> list[str]:
         return [await self(line) for line in lines]
+
+
+async def said(session: Session, line: str) -> list[str]:
+    """The output of one line, without that of lines that it leads to."""
+    return render(await standard().run(Context(session), line)).splitlines()
