@@ -11,6 +11,7 @@ more: there are more than were looked at.
 from __future__ import annotations
 
 import contextlib
+import functools
 import struct
 from bisect import bisect_right
 
@@ -18,6 +19,7 @@ import gdb
 
 from .arrays import letter
 from .frames import of_program
+from .snapshot.memory import areas
 from .wire import Command
 
 TYPE_CHECKING = False
@@ -27,6 +29,7 @@ if TYPE_CHECKING:
     from .wire import Answer
 
 ADDRESSES = ("pthread_t", "uintptr_t", "intptr_t")  # types of pointers that are numbers
+OWN = ("rw-p", "rwxp")  # access to private memory
 MOST, ELEMENTS, DEEPEST = 20_000, 2_000, 6
 SYMTAB, OBJECT = 2, 1  # elf(5): a section with symbols; the type of a symbol
 HEADER, IN_USE, MAPPED = 16, 1, 2  # of a chunk of glibc's malloc: malloc/malloc.c, "Chunk"
@@ -36,6 +39,7 @@ class Full(Exception):
     pass
 
 
+@functools.lru_cache(maxsize=1)  # the program is read once, not at each place of a comparison
 def object_names(path: str) -> list[str]:
     """The names of the data objects in a program's table of symbols."""
     with open(path, "rb") as file:
@@ -62,13 +66,8 @@ class Memory:
     """The writable mappings of the process, and what malloc keeps in them."""
 
     def __init__(self, pid: int) -> None:
-        self.spans: list[tuple[int, int]] = []
-        with open(f"/proc/{pid}/maps") as lines:
-            for line in lines:
-                span, access, _, _, inode = line.split()[:5]
-                if access.startswith("rw") and access.endswith("p") and inode == "0":
-                    start, _, end = span.partition("-")
-                    self.spans.append((int(start, 16), int(end, 16)))
+        own = [area for area in areas(pid) if not area.inode and area.access in OWN]
+        self.spans = [(area.start, area.end) for area in own]
         self.starts = [start for start, _ in self.spans]
 
     def word(self, address: int) -> int:
@@ -105,14 +104,8 @@ class Walk:
     def add(self, name: str, address: int, size: int, form: str) -> None:
         if len(self.objects) == MOST:
             raise Full
-        self.objects.append(
-            {
-                "name": name,
-                "address": str(address),
-                "size": str(size),
-                "format": form,
-            }
-        )
+        place = {"name": name, "address": str(address), "size": str(size), "format": form}
+        self.objects.append(place)
 
     def visit(self, name: str, kind: gdb.Type, address: int, deep: int) -> None:
         if kind.name in ADDRESSES:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import crdebug.commands.branches
 import crdebug.commands.charts
 import crdebug.commands.displays
-import crdebug.commands.held
 import crdebug.commands.python
+import crdebug.commands.requests
 import crdebug.commands.stacks
 import crdebug.commands.tables
 import crdebug.commands.timeline

@@ -32,8 +32,9 @@ LAST = natural("LAST", "how many hits to show", default=10)
     """
 Set a trace point: the ranks note values there, and run on.
 
-'info trace' shows the values as a table, by hit and rank. A hit takes a millisecond. Hits while the
-job goes back in time do not count; they were noted when the job was there first.
+'info trace' shows the values as a table, by hit and rank. Each hit holds the rank for a
+moment. Hits while the job goes back in time do not count; they were noted when the job was there
+first.
 
     trace relax, residual, step
     [0] trace heat.c:41, u[0], u[n - 1] if step > 10

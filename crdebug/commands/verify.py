@@ -20,9 +20,10 @@ Repeat what is recorded twice, and tell whether both times were the same.
 The piece begins at a checkpoint, and ends where the record does. At up to 40 places on the way,
 the variables of the ranks are compared: global and static ones, those of the main thread's
 functions, and what they point to. If one differs, something outside of MPI's messages has a say: a
-data race between threads, the time, random numbers. The first that differs is named, with its rank
-and the MPI call. Not compared are pointers themselves, and ranks into whose memory a message may
-come at any moment. The job is afterwards where it stood.
+data race between threads, the time, random numbers. What differs is named, with its rank and the
+tick, the first one in front. Not compared are pointers themselves, and ranks into whose memory a
+message may come at any moment. The job is afterwards where it stood, or, if threads begin on the
+way there, at the last MPI call before it.
 
     verify
     verify 2

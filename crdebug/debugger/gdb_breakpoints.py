@@ -13,9 +13,9 @@ from crdebug.gdbscripts.wire import Command
 from crdebug.mi.connection import Connection
 from crdebug.mi.records import quote
 
+PYTHON = "python"  # the event of `catch python`, which is not GDB's
 # "Hardware watchpoint 2: x", "Watchpoint 2: x", "Hardware access (read/write) watchpoint 2: x",
 # "Catchpoint 3 (throw)"; catch throw may say "Function ... not defined" first.
-PYTHON = "python"  # the event of `catch python`, which is not GDB's
 _NUMBER = re.compile(r"^(.*[Ww]atchpoint|Catchpoint) (\d+)", re.M)
 
 

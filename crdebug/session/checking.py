@@ -21,7 +21,7 @@ from crdebug.timeline.findings import (
     report,
     sites_of,
 )
-from crdebug.timeline.races import races
+from crdebug.timeline.races import Race, races
 from crdebug.timeline.requests import Communicator, communicators, held_requests
 from crdebug.travel.other_choice import choose_another
 from crdebug.travel.recorded_job import RecordedJob
@@ -43,7 +43,7 @@ class Checking(Why):
 
         Raises NotAvailable if the job is not recorded, or not from its beginning.
         """
-        found = await self._merged(in_races(self._whole_record()), ranks)
+        _, found = await self._races(ranks)
         return report(found, nothing=NO_RACE, numbered=True)
 
     async def try_another(self, number: int, source: int | None, ranks: RankSet) -> None:
@@ -52,15 +52,13 @@ class Checking(Why):
 
         Raises NotAvailable like `races`, BadInput, Refused.
         """
-        record = self._whole_record()
-        numbered = await self._merged(in_races(record), ranks)
+        found, numbered = await self._races(ranks)
         if not numbered:
             raise BadInput(NO_RACE)
         if number > len(numbered):
             last = len(numbered)
             raise BadInput(f"there are {last} such receives, not {number}", hint="'info races'")
         at = numbered[number - 1].first
-        found = races(record.matching, record.calls)
         race = next(each for each in found if (each.call.rank, each.call.tick) == at[:2])
         senders = [sender for sender, _ in race.others]
         if source is not None and source not in senders:
@@ -71,20 +69,30 @@ class Checking(Why):
         other = senders[0] if source is None else source
         await choose_another(past(self.history), race.call, other)
 
+    async def _races(self, ranks: RankSet) -> tuple[list[Race], list[Merged]]:
+        """All of them, and those that concern these ranks as they are shown."""
+        record = self._record()
+        if not record.whole:
+            raise NotAvailable(
+                "the record does not have all calls from the beginning of the job",
+                hint="what could have come first is found from all of them",
+            )
+        found = [*races(record.matching, record.calls)]
+        return found, await self._merged(in_races(record, found), ranks)
+
     async def requests(self, ranks: RankSet) -> str:
         """The requests that these ranks hold where they are, as lines.
 
         Raises NotAvailable if the job is not recorded.
         """
         recorded = self._recorded()
-        held = {}
-        for clock in recorded.clocks():
-            if clock.rank in ranks:
-                with contextlib.suppress(ProcessLookupError):
-                    held[clock.rank] = clock.requests()
         matching, logs = recorded.matching(), recorded.logs()
         calls = {rank: log.calls for rank, log in logs.items()}
-        held = {rank: each for rank, each in held.items() if rank in logs}
+        held = {}
+        for clock in recorded.clocks():
+            if clock.rank in ranks and clock.rank in logs:
+                with contextlib.suppress(ProcessLookupError):
+                    held[clock.rank] = clock.requests()
         found = await self._merged(held_requests(matching, calls, recorded.cut(), held), ranks)
         return "\n".join(each.text for each in found) or "no rank holds a request"
 
@@ -100,15 +108,6 @@ class Checking(Why):
             with contextlib.suppress(ProcessLookupError):
                 places[clock.rank] = clock.read().cursor
         return tuple(communicators(matching, logs, places, recorded.cut()))
-
-    def _whole_record(self) -> Record:
-        record = self._record()
-        if not record.whole:
-            raise NotAvailable(
-                "the record does not have all calls from the beginning of the job",
-                hint="what could have come first is found from all of them",
-            )
-        return record
 
     def _record(self) -> Record:
         recorded = self._recorded()

@@ -7,7 +7,7 @@ said. What must have happened by MPI_Finalize is looked for only if all ranks' r
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TypeVar
 
@@ -25,7 +25,7 @@ from crdebug.timeline.log import RankLog, Unfreed
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.mistyped import mistyped
 from crdebug.timeline.needs import NEVER
-from crdebug.timeline.races import races
+from crdebug.timeline.races import Race, races
 from crdebug.timeline.unsafe import unsafe
 
 # Errors that MPI finds in the arguments, and a message that was too long. Others may be expected:
@@ -152,7 +152,11 @@ def check(record: Record) -> list[Finding]:
     found += [*_freed(record), *_unfreed(record), *mistyped(record.matching, record.calls)]
     found += epochs({r: each for r, each in record.calls.items() if r not in record.cut_short})
     if record.whole:
-        found += [*_collectives(record), *in_races(record), *_unsafe(record)]
+        found += [
+            *_collectives(record),
+            *in_races(record, races(record.matching, record.calls)),
+            *_unsafe(record),
+        ]
     return found
 
 
@@ -239,12 +243,12 @@ def _unfreed(record: Record) -> Iterator[Finding]:
                 yield Finding(Weight.LEFT, at, f"makes {article} {what} that is not freed")
 
 
-def in_races(record: Record) -> Iterator[Finding]:
+def in_races(record: Record, found: Iterable[Race]) -> Iterator[Finding]:
     """Receives that could have got another message; not wrong by itself, for any order may be fine.
 
-    record: a whole one.
+    record: a whole one.  found: its races.
     """
-    for race in races(record.matching, record.calls):
+    for race in found:
         says, then = "could have got another message, that of", ", instead of that of"
         for sender, tick in race.others:
             other = record.spot(sender, tick)

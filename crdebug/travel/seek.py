@@ -118,7 +118,7 @@ class Traveller:
             return GroupStopped(stop.cause, stop.cause)  # others have only come along
         return stop
 
-    def _replay(
+    def replay(
         self,
         clocks: Sequence[RankClock],
         cut: Cut,
@@ -134,7 +134,7 @@ class Traveller:
         if all(here[clock.rank] == cut[clock.rank] for clock in clocks):
             return
         if is_before(here, cut):
-            await self._replay(clocks, cut, None).run()
+            await self.replay(clocks, cut, None).run()
 
     def _before_its_end(self, rank: int, now: Instant) -> Instant:
         """No rank can be held at the entry of a call that never comes: a rank that has left MPI for
@@ -181,7 +181,7 @@ class Traveller:
         await self._stop_after_init(base.cut, cut)
         if focus is not None:
             await self._stop_over(base.cut, cut, focus)
-        replay = self._replay(self.recorded.clocks(), cut, focus)
+        replay = self.replay(self.recorded.clocks(), cut, focus)
         await replay.run()
         caveats = []
         if replay.held_up:
@@ -237,7 +237,7 @@ class Traveller:
             and clock.rank in logs
             and state.cursor < logs[clock.rank].records
         ]
-        await self._replay(
+        await self.replay(
             clocks,
             tuple(state.now for state in states),
             None,
@@ -255,7 +255,7 @@ class Traveller:
         ends = (self._before_its_end(rank, Instant.after(1)) for rank in range(len(cut)))
         place = tuple(map(max, start, ends))
         if start != place != cut and is_before(place, cut):
-            await self._replay(self.recorded.clocks(), place, None).run()
+            await self.replay(self.recorded.clocks(), place, None).run()
             await self.near.keep(self.recorded.cut())
 
     async def _stop_over(self, start: Cut, cut: Cut, focus: int) -> None:
@@ -266,7 +266,7 @@ class Traveller:
             return
         near = self.cut_for(focus, place)
         if is_before(start, near) and is_before(near, cut):
-            await self._replay(self.recorded.clocks(), near, focus).run()
+            await self.replay(self.recorded.clocks(), near, focus).run()
             await self.near.keep(near)
 
     async def bring_back(self, base: Base) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, Interrupted, Refused, StoreError
@@ -17,7 +17,6 @@ from crdebug.job.clocks import RankClock
 from crdebug.node import proc
 from crdebug.timeline.cuts import latest_cut, past
 from crdebug.timeline.differences import Content, Difference, Seen, differences
-from crdebug.travel.replay import Replay
 from crdebug.travel.restore_points import Base, StartOfHistory, is_before
 from crdebug.travel.seek import Traveller
 
@@ -34,7 +33,8 @@ class Verified:
     start: the state with which the piece begins.  places: where the ranks were there, and then
     where they were compared.  focus: the rank that came there.  compared: how many variables, on
     all ranks, at the last place.
-    found: what differs.  other: how the second run went another way, or "".
+    found: what differs.  other: how the second run went another way, or "".  partly: the ranks of
+    which not all variables were compared, as there are too many.
     """
 
     start: str
@@ -43,6 +43,7 @@ class Verified:
     compared: int
     found: tuple[Difference, ...]
     other: str = ""
+    partly: RankSet = field(default_factory=RankSet)
 
 
 class Verify:
@@ -51,28 +52,21 @@ class Verify:
     def __init__(self, traveller: Traveller, tell: Callable[[Event], None]) -> None:
         self._traveller = traveller
         self._tell = tell
+        self._partly = RankSet()
 
     async def run(self, name: str) -> Verified:
         """name: of the checkpoint with which the piece begins; "" for the earliest state that can
         be brought back. It ends where the record does. Raises BadInput, CrdebugError."""
-        problem: CrdebugError | None = None
-        for base in self._bases(name):
-            try:
-                await self._traveller.bring_back(base)
-                break
-            except (StoreError, Refused) as error:
-                problem = problem or error
-        else:
-            raise problem or StartOfHistory(
-                "there is nothing to begin from", hint="'checkpoint' takes one"
-            )
+        base = await self._begin(name)
         focus, ticks = self._ticks(base)
         cuts = [self._cut(focus, Instant.within(tick)) for tick in ticks]
         runs: list[list[Seen]] = []
         for which in ("first", "second"):
             seen: list[Seen] = []
             try:
-                await self._repeat(base, which, focus, cuts, seen)
+                if runs:
+                    await self._traveller.bring_back(base)
+                await self._repeat(which, focus, cuts, seen)
             except Interrupted:
                 raise
             except CrdebugError as error:
@@ -82,6 +76,19 @@ class Verify:
                 return self._verified(base, focus, cuts, seen, found, str(error))
             runs.append(seen)
         return self._verified(base, focus, cuts, runs[1], differences(*runs))
+
+    async def _begin(self, name: str) -> Base:
+        """Go to where the piece begins. If no way leads there, raises what the first one has."""
+        problem: CrdebugError | None = None
+        for base in self._bases(name):
+            try:
+                await self._traveller.bring_back(base)
+                return base
+            except (StoreError, Refused) as error:
+                problem = problem or error
+        raise problem or StartOfHistory(
+            "there is nothing to begin from", hint="'checkpoint' takes one"
+        )
 
     def _bases(self, name: str) -> list[Base]:
         """Where the piece may begin, in the order in which they are tried."""
@@ -139,22 +146,17 @@ class Verify:
                 continue
             needed = past(matching, clock.rank, state.now, size=len(cut))
             if is_before(needed, cut):
-                library = traveller.recorded.library
-                await Replay(traveller.job, library, clocks, cut, clock.rank).run()
+                await traveller.replay(clocks, cut, clock.rank).run()
 
-    async def _repeat(
-        self, base: Base, which: str, focus: int, cuts: Sequence[Cut], seen: list[Seen]
-    ) -> None:
+    async def _repeat(self, which: str, focus: int, cuts: Sequence[Cut], seen: list[Seen]) -> None:
+        """From the beginning of the piece, where the job stands."""
         traveller = self._traveller
-        traveller.position.brought_elsewhere()
-        await traveller.bring_back(base)
         await traveller.job.give_input_again()
         await traveller.awake()
         for number, cut in enumerate(cuts, 1):
             self._tell(Progress("verify", f"{which} time, place {number} of {len(cuts)}"))
             clocks = traveller.recorded.clocks()
-            library = traveller.recorded.library
-            await Replay(traveller.job, library, clocks, cut, focus).run()
+            await traveller.replay(clocks, cut, focus).run()
             await self._finish(clocks, cut)
             seen.append(await self._look(clocks))
 
@@ -165,6 +167,7 @@ class Verify:
         still = {clock.rank: clock for clock in clocks if _stands_still(clock)}
         limit = Deadline(group.settings.command)
         told = await group.look(RankSet.of(still), asked(variables, limit))
+        self._partly |= RankSet.of(rank for rank, each in told.values.items() if each.more)
         return {
             rank: dict(_contents(still[rank].pid, each.found)) for rank, each in told.values.items()
         }
@@ -180,7 +183,7 @@ class Verify:
     ) -> Verified:
         compared = sum(map(len, seen[-1].values())) if seen else 0
         places = base.cut, *cuts[: len(seen)]
-        return Verified(base.text, focus, places, compared, tuple(found), other)
+        return Verified(base.text, focus, places, compared, tuple(found), other, self._partly)
 
 
 def _stands_still(clock: RankClock) -> bool:

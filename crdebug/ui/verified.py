@@ -22,7 +22,6 @@ def verified_text(each: Verified) -> Iterator[str]:
             f"{piece}, both times the same: {each.compared} variables, compared at "
             f"{len(each.places) - 1} places"
         )
-        return
     else:
         yield f"{piece}, the second time was not as the first:"
     for one in each.found[:_SHOWN]:
@@ -32,3 +31,5 @@ def verified_text(each: Verified) -> Iterator[str]:
         yield f"  [{one.rank}] {one.name}{values}, {when} of rank {one.rank}"
     if len(each.found) > _SHOWN:
         yield f"  and {len(each.found) - _SHOWN} more"
+    if each.partly:
+        yield f"({each.partly.words}: there are too many variables to compare all)"
