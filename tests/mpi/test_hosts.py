@@ -62,10 +62,12 @@ def gated(cluster: Cluster, mpi: str, launcher: list[str]) -> Iterator[int]:
     program = hosts.give(cluster, "gated", hosts.mpi(mpi))
     with cluster.hosts[0].started([*launcher, program]) as process:
         assert process.stdout is not None
-        said: set[bytes] = set()  # and what Open MPI's launcher says between
+        lines: list[bytes] = []
+        said: set[bytes] = set()  # by the ranks; launchers have their own words between
         while len(said) < RANKS and (line := process.stdout.readline()):
+            lines.append(line)
             said |= {line} if line.endswith(b"waits\n") else set()
-        assert said == {f"rank {rank}: waits\n".encode() for rank in range(RANKS)}
+        assert said == {f"rank {rank}: waits\n".encode() for rank in range(RANKS)}, lines
         yield proc.inner_pid(hosts.program(process.pid))
 
 
