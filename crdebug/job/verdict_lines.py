@@ -10,13 +10,14 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.events import StandsStill
 from crdebug.base.ranks import RankSet
 from crdebug.base.units import seconds_text
-from crdebug.timeline.calls import entered_by
+from crdebug.timeline.calls import Call, entered_by
 from crdebug.timeline.log import RankLog
-from crdebug.timeline.verdict import Standing, State, Verdict
+from crdebug.timeline.verdict import Posted, Standing, State, Verdict
 from crdebug.timeline.verdict_text import lines
 
 _LINES = 20.0  # seconds that addr2line may take for big programs
 _MESSAGES = 64  # of which the lines are asked for
+_REQUESTS = 16  # of a rank
 
 
 def standstill(seconds: float, lines: Sequence[str], *, for_ever: bool = False) -> StandsStill:
@@ -33,7 +34,7 @@ async def in_words(
     ranks: RankSet | None = None,
 ) -> list[str]:
     """pids: of the ranks that can be asked. ranks: only what these do; the verdict is of all."""
-    known = await _with_lines(standings, pids, logs)
+    known = await _with_requests(verdict, await _with_lines(standings, pids, logs), pids, logs)
     sites = await _sites_of_unwanted(verdict, pids, logs)
     return lines(verdict, known, ranks, lambda rank, tick: sites.get((rank, tick), ""))
 
@@ -63,6 +64,39 @@ async def _with_lines(
     return found
 
 
+async def _with_requests(
+    verdict: Verdict,
+    standings: Mapping[int, Standing],
+    pids: Mapping[int, int],
+    logs: Mapping[int, RankLog],
+) -> Mapping[int, Standing]:
+    """With the calls that have posted the requests that ranks wait for, those alike once."""
+    posted = {
+        rank: [_entered(logs[rank], tick) for tick in ticks[:_REQUESTS]]
+        for rank, ticks in verdict.opened.items()
+        if rank in verdict.needs and rank in logs and rank in pids
+    }
+    sites = ((pids[rank], call.site) for rank, calls in posted.items() for call in calls)
+    told = await source_lines.lines(sites, Deadline(_LINES))
+    found = dict(standings)
+    for rank, calls in posted.items():
+        alike = (
+            Posted(call.name, _about(call), told.get((pids[rank], call.site), "")) for call in calls
+        )
+        found[rank] = replace(standings[rank], posted=tuple(dict.fromkeys(alike)))
+    return found
+
+
+def _about(call: Call) -> str:
+    tag = f", tag {call.tag}" if call.tag is not None and call.tag >= 0 else ""
+    return tag + (f", on {call.comm}" if call.comm not in ("world", "") else "")
+
+
+def _entered(log: RankLog, tick: int) -> Call:
+    """The call that a rank has entered at that tick, or was in."""
+    return log.calls[entered_by(log.calls, tick) - 1]
+
+
 async def _sites_of_unwanted(
     verdict: Verdict, pids: Mapping[int, int], logs: Mapping[int, RankLog]
 ) -> dict[tuple[int, int], str]:
@@ -71,7 +105,6 @@ async def _sites_of_unwanted(
         log = logs.get(each.rank)
         if log is None or each.rank not in pids:
             continue
-        call = log.calls[entered_by(log.calls, each.tick) - 1]
-        sites[each.rank, each.tick] = pids[each.rank], call.site
+        sites[each.rank, each.tick] = pids[each.rank], _entered(log, each.tick).site
     told = await source_lines.lines(sites.values(), Deadline(_LINES))
     return {key: told[site] for key, site in sites.items() if site in told}

@@ -24,11 +24,21 @@ class State(Enum):
 
 
 @dataclass(frozen=True, slots=True)
+class Posted:
+    """A call that has posted a request. about: its tag and communicator; place: its line."""
+
+    call: str
+    about: str
+    place: str
+
+
+@dataclass(frozen=True, slots=True)
 class Standing:
     """One rank at this moment.
 
     place: the line of its call, or where it computes ("relax (heat.c:88)"); "" if it is unknown.
     seconds: for how long it has been so, if that is known. note: what else there is to say.
+    posted: the requests that it waits for.
     """
 
     rank: int
@@ -37,6 +47,7 @@ class Standing:
     place: str = ""
     seconds: float | None = None
     note: str = ""
+    posted: tuple[Posted, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +58,7 @@ class Verdict:
     needs: what each rank waits for. awaited: ranks that do not wait, and that others wait for.
     unwanted: messages for ranks that wait, which no receive has asked for.
     unfit: collectives whose members do not agree.
+    opened: by rank, the ticks at which the requests were posted that it waits for.
     """
 
     proved: frozenset[int]
@@ -57,6 +69,7 @@ class Verdict:
     awaited: frozenset[int]
     unwanted: tuple[Envelope, ...]
     unfit: tuple[Meeting, ...]
+    opened: Mapping[int, tuple[int, ...]]
 
 
 def judge(scene: Scene, standings: Mapping[int, Standing]) -> Verdict:
@@ -84,6 +97,7 @@ def judge(scene: Scene, standings: Mapping[int, Standing]) -> Verdict:
         _awaited(needs, perhaps),
         tuple(unwanted),
         tuple(each for each in scene.meetings.all() if each.what_differs() is not None),
+        scene.opened,
     )
 
 

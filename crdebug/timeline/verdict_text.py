@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdebug.base.ranks import RankSet
 from crdebug.native.recorder.doing import Peer, Tag
@@ -11,12 +11,13 @@ from crdebug.timeline.asked import Asked
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.knots import Option
 from crdebug.timeline.meetings import Meeting
-from crdebug.timeline.verdict import Standing, State, Verdict
+from crdebug.timeline.verdict import Posted, Standing, State, Verdict
 from crdebug.timeline.waits import Envelope
 
 MOST = 20  # lines
 _CLASSES, _STATES, _UNWANTED, _UNFIT = 8, 4, 2, 2
 _FEW = 3
+_POSTED = 2  # requests of a call that are named
 _LONGEST = 40  # characters of a rank set
 _WAY = 8  # ranks of a cycle that are named
 
@@ -35,6 +36,7 @@ class _Class:
     parts: tuple[tuple[str, str], ...]
     others: str
     note: str = ""
+    posted: tuple[Posted, ...] = ()
 
 
 def lines(
@@ -99,7 +101,8 @@ def _classes(
             others[key] = _others(options)
         comm = each.asked.comm if each.asked.comm not in ("world", "") else ""
         note = "" if each.state is State.IN_MPI else f", {each.state.value}"
-        which = _Class(each.asked.call, each.place, comm, told, others.get(key, ""), note)
+        posted = each.posted if tags else tuple(replace(one, about="") for one in each.posted)
+        which = _Class(each.asked.call, each.place, comm, told, others.get(key, ""), note, posted)
         classes.setdefault(which, {})[rank] = tuple(peer for _, peer, _ in parts)
     return classes
 
@@ -145,8 +148,21 @@ def _one_class(
         rooted = f", {'target' if 'Win_' in each.call else 'root'} {min(root)}"
     return (
         f"{named(peers)} {'wait' if len(peers) > 1 else 'waits'} in {each.call}{whom}{on}{rooted}"
-        f"{at_line}{each.others}{each.note}{_since(ranks)}"
+        f"{at_line}{each.others}{_to_complete(each.posted)}{each.note}{_since(ranks)}"
     )
+
+
+def _to_complete(posted: Sequence[Posted]) -> str:
+    """Which requests it is about."""
+    if not posted:
+        return ""
+    some = [
+        f"{each.call}{each.about}{f' ({each.place})' if each.place else ''}"
+        for each in posted[:_POSTED]
+    ]
+    if len(posted) > _POSTED:
+        some.append("others")
+    return f", to complete {' and '.join(some)}"
 
 
 def _peer(peers: Mapping[int, int], size: int) -> str:

@@ -67,13 +67,15 @@ class Scene:
         holders: Mapping[tuple[str, int], Mapping[int, bool]] | None = None,
     ) -> None:
         """holders: by window and target, the ranks that have locked it, where somebody waits, and
-        whether that excludes others."""
+        whether that excludes others. opened: by rank, the ticks at which the requests were posted
+        that it waits for; `waits` finds them."""
         self.matching = matching
         self.asked = asked
         self.size = size
         self.still = still
         self.holders = holders or {}
         self.meetings = Meetings(matching, asked, size)
+        self.opened: dict[int, tuple[int, ...]] = {}
         self._members: dict[str, Group] = {}
 
     # ---- messages ------------------------------------------------------------------------------
@@ -181,6 +183,8 @@ class Scene:
 
     def _completes(self, each: Asked, word: str) -> tuple[Option, ...]:
         single = [tuple(self._request(each, tick, slot)) for tick, slot in each.requests]
+        ticks = (tick for (tick, _), groups in zip(each.requests, single, strict=True) if groups)
+        self.opened[each.rank] = tuple(dict.fromkeys(ticks))
         if word.endswith(("any", "some")):
             return () if each.more else tuple(single)
         return (tuple(group for option in single for group in option),)

@@ -33,6 +33,8 @@ def of(name: str, text: str) -> str:
 
 RECEIVED_AT = next(n for n, each in enumerate(SOURCE, 1) if "MPI_Recv(&value" in each)
 RECEIVE = re.escape(f"(hangs.c:{RECEIVED_AT})")
+POSTED_AT = next(n for n, each in enumerate(SOURCE, 1) if "MPI_Irecv(&values[1]" in each)
+POSTED = re.escape(f"(hangs.c:{POSTED_AT})")
 SWEPT = (pytest.mark.sweep,)
 CLAIM = "whatever else happens"
 DEADLOCK = r"^[0-9 →]+: a deadlock, whatever else happens$"
@@ -63,7 +65,11 @@ EXPECTED: dict[str, tuple[str, ...]] = {
         "deadlock",
     ),
     "synchronous": (rf"MPI_Ssend to .*, tag 7, 4 bytes {of('synchronous', 'MPI_Ssend')}", DEADLOCK),
-    "waitall": (rf"^0 waits in MPI_Waitall {of('waitall', 'MPI_Waitall')} for 3", DEADLOCK),
+    "waitall": (
+        rf"^0 waits in MPI_Waitall {of('waitall', 'MPI_Waitall')} for 3, to complete "
+        rf"MPI_Irecv, tag 7 {POSTED}, since",
+        DEADLOCK,
+    ),
     "waitany": (
         rf"^0,2 wait in MPI_Waitany {of('waitany', 'MPI_Waitany')} for one of 1,3",
         DEADLOCK,

@@ -316,8 +316,8 @@ static void wait_for_nothing(void) {
     MPI_Request request;
     if (my_rank == 0 && right) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
     if (my_rank == 1) {
-        MPI_Irecv(&other, 1, MPI_INT, 0, 7, WORLD, &request);
-        MPI_Wait(&request, NO_STATUS);  // !
+        MPI_Irecv(&other, 1, MPI_INT, 0, 7, WORLD, &request);  // !
+        MPI_Wait(&request, NO_STATUS);                         // !
     }
 }
 
@@ -327,8 +327,8 @@ static void one_of_all_never_comes(void) {
     if (my_rank == 0 && right) MPI_Send(&value, 1, MPI_INT, 1, 8, WORLD);
     if (my_rank == 1) {
         for (int i = 0; i < 2; i++)
-            MPI_Irecv(&values[i], 1, MPI_INT, 0, 7 + i, WORLD, &requests[i]);
-        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);  // !
+            MPI_Irecv(&values[i], 1, MPI_INT, 0, 7 + i, WORLD, &requests[i]);  // !
+        MPI_Waitall(2, requests, MPI_STATUSES_IGNORE);                         // !
     }
 }
 
@@ -338,7 +338,7 @@ static void none_of_any_comes(void) {
     if (my_rank != 1 && right) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
     if (my_rank == 1) {
         for (int i = 0; i < 2; i++)
-            MPI_Irecv(&values[i], 1, MPI_INT, 2 * i, 7, WORLD, &requests[i]);
+            MPI_Irecv(&values[i], 1, MPI_INT, 2 * i, 7, WORLD, &requests[i]);  // !
         for (int i = 0; i < 2; i++) MPI_Waitany(2, requests, &index, NO_STATUS);  // !
     }
 }
@@ -347,7 +347,7 @@ static void waits_cross(void) {
     if (my_rank > 1) return;
     int peer = 1 - my_rank;
     MPI_Request request;
-    MPI_Irecv(&other, 1, MPI_INT, peer, 7, WORLD, &request);
+    MPI_Irecv(&other, 1, MPI_INT, peer, 7, WORLD, &request);  // !
     if (right) MPI_Send(&value, 1, MPI_INT, peer, 7, WORLD);
     MPI_Wait(&request, NO_STATUS);  // !
     if (!right) MPI_Send(&value, 1, MPI_INT, peer, 7, WORLD);
@@ -358,8 +358,8 @@ static void tests_for_ever(void) {
     int flag = 0;
     if (my_rank == 0 && right) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
     if (my_rank == 1) {
-        MPI_Irecv(&other, 1, MPI_INT, 0, 7, WORLD, &request);
-        while (!flag) MPI_Test(&request, &flag, NO_STATUS);  // !
+        MPI_Irecv(&other, 1, MPI_INT, 0, 7, WORLD, &request);  // !
+        while (!flag) MPI_Test(&request, &flag, NO_STATUS);    // !
     }
 }
 

@@ -66,8 +66,8 @@ static void scan_without_first(void) {
 
 static void posted_without_one(void) {
     MPI_Request request = MPI_REQUEST_NULL;
-    if (right || my_rank != 1) MPI_Ibarrier(WORLD, &request);
-    MPI_Wait(&request, NO_STATUS);  // !
+    if (right || my_rank != 1) MPI_Ibarrier(WORLD, &request);  // !
+    MPI_Wait(&request, NO_STATUS);                             // !
 }
 
 static void posted_other_order(void) {

@@ -9,7 +9,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.native.recorder.doing import Peer, Tag
 from crdebug.timeline.asked import Asked
 from crdebug.timeline.calls import Call, Kind
-from crdebug.timeline.verdict import Standing, State, judge
+from crdebug.timeline.verdict import Posted, Standing, State, judge
 from crdebug.timeline.verdict_text import MOST, lines
 from crdebug.timeline.waits import Scene
 
@@ -38,6 +38,29 @@ def test_a_cycle_and_the_message_with_the_wrong_tag() -> None:
         "0 → 1 → 2 → 0: a deadlock, whatever else happens",
         "1 has sent 0 a message that nobody has asked for: tag 8 (a.c:1): 'goto tick 1 on 1'",
     ]
+
+
+@pytest.mark.parametrize(
+    ("count", "said"),
+    [
+        (1, "MPI_Irecv, tag 0 (a.c:0)"),
+        (2, "MPI_Irecv, tag 0 (a.c:0) and MPI_Irecv, tag 1 (a.c:1)"),
+        (3, "MPI_Irecv, tag 0 (a.c:0) and MPI_Irecv, tag 1 (a.c:1) and others"),
+    ],
+)
+def test_the_calls_that_posted_the_requests_of_a_wait(count: int, said: str) -> None:
+    posted = [
+        Call(0, n + 1, "MPI_Irecv", Kind.POST_RECV, comm="world", peer=1, tag=n) for n in range(3)
+    ]
+    waits = Asked(0, 9, "MPI_Waitall", requests=tuple((n + 1, 0) for n in range(count)))
+    of = scene([waits, receive(1, 0)], {0: posted})
+    standings = {rank: Standing(rank, State.IN_MPI, each) for rank, each in of.asked.items()}
+    verdict = judge(of, standings)
+    assert verdict.opened == {0: tuple(n + 1 for n in range(count))}
+    about = tuple(Posted("MPI_Irecv", f", tag {n}", f"a.c:{n}") for n in range(count))
+    standings[0] = Standing(0, State.IN_MPI, waits, "a.c:5", posted=about)
+    shown = lines(verdict, standings)
+    assert shown[0] == f"0 waits in MPI_Waitall (a.c:5) for 1, to complete {said}, since tick 9"
 
 
 def test_only_what_some_ranks_do_is_shown_and_the_verdict_of_all() -> None:
