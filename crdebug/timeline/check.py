@@ -259,7 +259,8 @@ def in_races(record: Record, found: Iterable[Race]) -> Iterator[Finding]:
 def _unsafe(record: Record) -> Iterator[Finding]:
     for each in unsafe(record.matching, record.calls):
         at = record.spot(each.rank, each.tick)
-        yield Finding(Weight.UNSAFE, at, "would wait for ever for", peer=each.awaited)
+        other = record.spot(each.awaited, each.there)
+        yield Finding(Weight.UNSAFE, at, "would wait for ever because of", other)
 
 
 # ---- collectives -------------------------------------------------------------------------------

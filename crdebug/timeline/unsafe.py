@@ -30,11 +30,13 @@ _EITHER = ("MPI_Test", "MPI_Waitany", "MPI_Waitsome", "MPI_Iprobe", "MPI_Improbe
 
 @dataclass(frozen=True, slots=True)
 class Unsafe:
-    """tick: of a send, or a collective, of `rank`.  awaited: for whom it would wait for ever."""
+    """tick: of a send, or a collective, of `rank`.  awaited: for whom it would wait for ever.
+    there: the tick of the call that has `awaited` wait."""
 
     rank: int
     tick: int
     awaited: int
+    there: int
 
 
 @dataclass(slots=True)
@@ -99,7 +101,8 @@ def unsafe(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[
         if not ring:
             return
         for rank, awaited in ring:
-            yield Unsafe(rank, _let_go(runners, rank), awaited)
+            there = _posted(runners[awaited])
+            yield Unsafe(rank, _let_go(runners, rank), awaited, there)
 
 
 def _messages(matching: Matching, rank: int, runner: _Runner) -> None:
@@ -219,6 +222,13 @@ def _ring(runners: _Runners) -> list[tuple[int, int]]:
         found.append((rank, ring[rank]))
         rank = ring[rank]
     return [each for each in found if _may_wait(runners, each[0])]
+
+
+def _posted(runner: _Runner) -> int:
+    """The tick of the call that it waits in, or, if that completes one request, of the call that
+    posted it."""
+    call = runner.calls[entered_by(runner.calls, runner.inside) - 1]
+    return call.completes[0] if len(call.completes) == 1 else call.tick
 
 
 def _may_wait(runners: _Runners, rank: int) -> bool:

@@ -26,7 +26,7 @@ DEBIANS = [mpi for mpi in MPIS if "Debian" in mpi.origin]
 WRONG: dict[str, tuple[str, ...]] = {
     "unreceived": (
         r"\[0-3\] MPI_Send sends tag 8, which is not received by MPI_Finalize by ranks 0-3",
-        r"\[0-3\] MPI_Send would wait for ever for ranks 0-3",
+        r"\[0-3\] MPI_Send would wait for ever because of MPI_Send of ranks 0-3",
     ),
     "truncated": (r"\[1\] MPI_Recv failed: MPI_ERR_TRUNCATE",),
     "refused": (r"\[2\] MPI_Send failed: MPI_ERR_RANK",),

@@ -340,8 +340,8 @@ static void free_without_fence(void) {
 
 static void root_goes_on(void) {
     if (my_rank == 0 && right) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
-    if (my_rank == 1) MPI_Recv(&other, 1, MPI_INT, 0, 7, WORLD, NO_STATUS);
-    MPI_Bcast(&value, 1, MPI_INT, 0, WORLD);  // !
+    if (my_rank == 1) MPI_Recv(&other, 1, MPI_INT, 0, 7, WORLD, NO_STATUS);  // !
+    MPI_Bcast(&value, 1, MPI_INT, 0, WORLD);                                 // !
     if (my_rank == 0 && !right) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
 }
 

@@ -13,21 +13,25 @@ from mpi_story import Collectives, World
 from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.tables import ANY_SOURCE
-from crdebug.timeline.unsafe import unsafe
+from crdebug.timeline.unsafe import Unsafe, unsafe
 from harness.matcher import library
 
 pytestmark = pytest.mark.unit
 
 
-def found(*logs: Sequence[Call]) -> list[tuple[int, int, int]]:
-    """Rank and tick of each, and for whom it would wait."""
+def record(logs: Sequence[Sequence[Call]]) -> tuple[Matching, dict[int, list[Call]]]:
     calls = {
         rank: [replace(call, rank=rank, tick=tick, site=tick) for tick, call in enumerate(each, 1)]
         for rank, each in enumerate(logs)
     }
     matching = Matching(library())
     matching.extend(calls, {"world": tuple(range(len(logs)))})
-    return [(each.rank, each.tick, each.awaited) for each in unsafe(matching, calls)]
+    return matching, calls
+
+
+def found(*logs: Sequence[Call]) -> list[tuple[int, int, int]]:
+    """Rank and tick of each, and for whom it would wait."""
+    return [(each.rank, each.tick, each.awaited) for each in unsafe(*record(logs))]
 
 
 def send(to: int, tag: int = 7, name: str = "MPI_Send") -> Call:
@@ -54,6 +58,13 @@ WAIT = completion("MPI_Wait", 1)
 
 def test_two_that_both_send_first() -> None:
     assert sorted(found([send(1), receive(1)], [send(0), receive(0)])) == [(0, 1, 1), (1, 1, 0)]
+
+
+def test_the_call_that_has_the_other_one_wait() -> None:
+    both = [send(1, 8), send(1)], [posted("MPI_Irecv", 0), WAIT, receive(0, 8)]
+    assert [*unsafe(*record(both))] == [Unsafe(0, 1, awaited=1, there=1)]
+    both[1][1] = replace(WAIT, name="MPI_Waitall", completes=(1, 1))
+    assert [*unsafe(*record(both))] == [Unsafe(0, 1, awaited=1, there=2)]
 
 
 def test_one_sends_first_and_one_receives() -> None:
