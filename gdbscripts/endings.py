@@ -35,6 +35,7 @@ MOST_FRAMES = 64
 ABORTS = {"PMPI_Abort": "rsi", "ompi_mpi_abort": "rsi", "MPID_Abort": "rdx"}
 MPI_OWN = ("ompi_mpi_abort", "MPID_Abort")
 EXITS = {"exit": "rdi", "_exit": "rdi"}
+HOLDERS = {**ABORTS, **EXITS}
 SUMMARY, LONGEST = "__sanitizer_report_error_summary", 300
 START = "__libc_start"  # begins the name of main's caller
 RANK, NO_RANK = 8, 0xFFFFFFFF  # in the MPI layer's clock; before MPI_Init
@@ -108,12 +109,17 @@ def plain(name: str) -> str:
     return name.removeprefix("__GI_")
 
 
-class Ending(gdb.Breakpoint):
-    """A breakpoint at one of the functions that end a rank."""
+class Watch(gdb.Breakpoint):
+    """A breakpoint at a function: by its name, or at one of its addresses."""
 
-    def __init__(self, name: str, register: str) -> None:
-        super().__init__(function=name, internal=True, qualified=True)
-        self.name, self.register = name, register
+    def __init__(self, name: str, address: int = 0) -> None:
+        self.name = name
+        where = {"spec": f"*{address:#x}"} if address else {"function": name, "qualified": True}
+        super().__init__(**where, internal=True)
+
+
+class Ending(Watch):
+    """At one of the functions that end a rank."""
 
     def stop(self) -> bool:
         if not wanted["on"]:
@@ -123,7 +129,7 @@ class Ending(gdb.Breakpoint):
         above = callers()
         if any(plain(name) in (*ABORTS, *EXITS) for name, _ in above):
             return False  # an outer call has been reported
-        value = int(gdb.newest_frame().read_register(self.register)) & 0xFFFFFFFF
+        value = int(gdb.newest_frame().read_register(HOLDERS[self.name])) & 0xFFFFFFFF
         value -= (value >> 31) << 32
         if self.name in EXITS:
             initialized = in_mpi()
@@ -148,25 +154,18 @@ class Ending(gdb.Breakpoint):
         return True
 
 
-class Finalizing(gdb.Breakpoint):
-    """A breakpoint at MPI_Finalize, for an MPI that says nowhere whether it has been called."""
-
-    def __init__(self) -> None:
-        super().__init__(function="PMPI_Finalize", internal=True, qualified=True)
+class Finalizing(Watch):
+    """At MPI_Finalize, for an MPI that says nowhere whether it has been called."""
 
     def stop(self) -> bool:
         finalizing.add(gdb.selected_inferior().pid)
         return False
 
 
-class Report(gdb.Breakpoint):
-    """A breakpoint at the function that a sanitizer calls after a report. All of them except
-    UBSan's get the summary (sanitizer/common_interface_defs.h); UBSan calls its own earlier, and we
-    only note that (compiler-rt/lib/ubsan/ubsan_monitor.cpp)."""
-
-    def __init__(self, name: str) -> None:
-        super().__init__(function=name, internal=True, qualified=True)
-        self.name = name
+class Report(Watch):
+    """At the function that a sanitizer calls after a report. All of them except UBSan's get the
+    summary (sanitizer/common_interface_defs.h); UBSan calls its own earlier, and we only note that
+    (compiler-rt/lib/ubsan/ubsan_monitor.cpp)."""
 
     def stop(self) -> bool:
         if not wanted["on"]:
@@ -197,10 +196,65 @@ class LeftMpi(gdb.MICommand):
         return {"left": str(int(left_mpi()))}
 
 
+# GDB looks for all names again when a library is loaded, and an MPI loads a hundred of them: that
+# took a sixth of what a GDB does until its rank has returned from MPI_Init. So, as soon as a
+# function is there, breakpoints at its addresses take the place of the one by name, until the
+# process executes another program.
+WATCHES = {
+    **dict.fromkeys(HOLDERS, Ending),
+    **dict.fromkeys((SUMMARY, "__ubsan_on_report"), Report),
+    "PMPI_Finalize": Finalizing,
+}
+ET_EXEC = b"\2\0"  # a program that is always at the same addresses
+by_name: list[Watch] = []
+by_address: list[Watch] = []
+
+
+def is_whole(name: str, addresses: list[int]) -> bool:
+    """Are these all? ld.so, which is there before libc, has an `_exit` of its own."""
+    libraries = [gdb.solib_name(each) or "" for each in addresses]
+    return name not in EXITS or any("/libc.so" in each for each in libraries)
+
+
+def watch_addresses() -> None:
+    for watch in [each for each in by_name if not each.pending]:
+        addresses = [each.address for each in watch.locations]
+        if is_whole(watch.name, addresses):
+            by_name.remove(watch)
+            by_address.extend(type(watch)(watch.name, each) for each in addresses)
+            watch.delete()
+
+
+def is_in_place(objfile: gdb.Objfile) -> bool:
+    """GDB moves most programs to their addresses only once it has read them; libraries at once."""
+    path, space = objfile.filename, gdb.current_progspace()
+    if path is None or space is None or path != space.filename:
+        return True
+    try:
+        with open(path, "rb") as file:
+            kind: bytes = file.read(18)[16:]
+    except OSError:
+        return False
+    return kind == ET_EXEC
+
+
+def appeared(event: gdb.NewObjFileEvent) -> None:
+    watched = {each.name for each in (*by_name, *by_address)}
+    if len(watched) < len(WATCHES) and is_in_place(event.new_objfile):
+        by_name.extend(kind(name) for name, kind in WATCHES.items() if name not in watched)
+    watch_addresses()
+
+
+def executed(_event: gdb.ClearObjFilesEvent) -> None:
+    """There is another program, in which these addresses mean nothing."""
+    for watch in by_address:
+        watch.delete()
+    by_address.clear()
+
+
 Endings(Command.ENDINGS)
 LeftMpi(Command.LEFT_MPI)
-for function, holder in (*ABORTS.items(), *EXITS.items()):
-    Ending(function, holder)
-for function in (SUMMARY, "__ubsan_on_report"):
-    Report(function)
-Finalizing()
+by_name.extend(kind(name) for name, kind in WATCHES.items())
+if hasattr(gdb, "BreakpointLocation"):  # GDB 13
+    gdb.events.new_objfile.connect(appeared)
+    gdb.events.clear_objfiles.connect(executed)
