@@ -79,15 +79,16 @@ class Meeting:
         return "|" not in self.comm
 
     def what_differs(self) -> tuple[str, dict[str, list[int]]] | None:
-        """What ranks that are inside disagree about (call, root, operation, size), and which say
-        what."""
+        """What its members disagree about (call, root, operation, size), and which say what. Those
+        that have left it, or only posted it, count for the call."""
         for what, said in self._said():
             if len(said) > 1:
                 return what, said
         return None
 
     def _said(self) -> Iterator[tuple[str, dict[str, list[int]]]]:
-        calls: dict[str, list[int]] = {self.name: []}  # those that have left it
+        absent = {*self.inside, *self.missing}
+        calls = {self.name: [rank for rank in self.members if rank not in absent]}
         roots: dict[str, list[int]] = {}
         operations: dict[str, list[int]] = {}
         sizes: dict[str, list[int]] = {}

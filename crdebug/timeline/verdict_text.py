@@ -292,8 +292,7 @@ def _unfit(meeting: Meeting) -> str:
     what, said = differs
     comm = meeting.comm
     text = ", ".join(
-        f"{value.removeprefix('MPI_') if what == 'operation' else value} on "
-        f"{named(ranks) if ranks else 'those that have left it'}"
+        f"{value.removeprefix('MPI_') if what == 'operation' else value} on {named(ranks)}"
         for value, ranks in [*said.items()][:4]
     )
     word = "" if what == "call" else f", {meeting.name}: {what}"

@@ -42,6 +42,7 @@ if TYPE_CHECKING:
     from crdebug.session import Session
 
 STUCK = 1  # the status for a job that crdebug ended, for instance because it could never go on
+_CALLS = "What is wrong with their MPI calls"
 _LAST = 1 << 16  # characters of the job's output
 _FRAMES = 50  # of a stack; one that has overflown has a hundred thousand
 _GATHER = 60.0  # seconds for all questions, when the job or the queue's patience ends
@@ -133,6 +134,9 @@ class _Watcher:
         status = await session.job_end()
         if not self._sections:
             self._summary = f"the job ended with status {exit_words(status)}"
+            with contextlib.suppress(CrdebugError):  # it is not recorded
+                found = await _answer(session, "check")
+                self._sections = [Section(_CALLS, shortened(found))]
         return status
 
     async def _run_on(self, session: Session) -> GroupStopped | None:
@@ -156,11 +160,10 @@ class _Watcher:
         """Ask what is to be known while the job stands. failed: the ranks to look at closely."""
         self._summary = summary
         self.heard(JobSays(summary))
-        context, commands = Context(session), standard()
 
         async def said(line: str) -> str:
             try:
-                return render(await commands.run(context, line))
+                return await _answer(session, line)
             except CrdebugError as error:
                 return f"({error})"
 
@@ -192,6 +195,11 @@ class _Watcher:
         )
 
 
+async def _answer(session: Session, line: str) -> str:
+    """What a command says. Raises CrdebugError."""
+    return render(await standard().run(Context(session), line))
+
+
 async def _stopped(session: Session, running: asyncio.Task[GroupStopped]) -> None:
     """End a run."""
     if not running.done():
@@ -214,4 +222,4 @@ def _questions(failed: RankSet | None) -> Iterator[tuple[str, str]]:
         yield f"The variables of {failed.words} there", f"[{failed}] info locals"
     yield "Their stacks in Python", "pybt --tree"
     yield "Messages on their way", "info messages"
-    yield "What is wrong with their MPI calls", "check"
+    yield _CALLS, "check"

@@ -35,11 +35,9 @@ SHORT_ONES = (
     "[{}-to_debugged]",
     "test_faults_criu.py::test_a_job_that_is_killed_while_it_is_dumped_goes_on_from_the_one_before"
     "[{}]",
-    "test_files.py::test_files_whose_content_was_kept_come_back_even_if_they_are_gone",
     "test_branches.py::test_a_branch_that_cannot_be_brought_back_leaves_the_job_where_it_is",
     "test_travel_truth.py::test_a_tick_is_the_same_at_each_visit_from_any_place"
     "[persistent-5-20-steps4-0-15]",
-    "test_demo.py::test_the_demo_goes_back_to_where_it_was_and_ends_as_if_undisturbed",
 )
 # Files whose tests have a column in docs/mpis.md, and others.
 WITH_EVERY_MPI = (

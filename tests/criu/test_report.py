@@ -123,7 +123,17 @@ async def test_of_a_good_end_it_says_so(file: Path) -> None:
     assert "the job ended with status 0" in told
     assert "Their stacks" not in told
     assert "restart" not in told
+    assert "nothing wrong is on record" in told
     assert ran.stdout.strip() in told
+
+
+async def test_what_went_well_only_this_time(file: Path) -> None:
+    job = command(build("wrong_messages"), "--mode", "no_receive", "--right", 0, ranks=3)
+    ran = await reported(file, job)
+    assert ran.status == 0
+    told = text(file)
+    assert "the job ended with status 0" in told
+    assert re.search(r"MPI_Send \(.*\) sends tag 7, which is not received by MPI_Finalize", told)
 
 
 async def test_a_queue_that_ends_it_finds_out_where_it_was(

@@ -34,8 +34,9 @@ async def _look(job: Session, rank: int) -> Place:
     ],
 )
 async def test_random_ways_back_and_every_place_again(
-    program: str, ranks: int, rounds: int, steps: range, focus: int, moves: int
+    program: str, ranks: int, rounds: int, steps: range, focus: int, moves: int, thorough: bool
 ) -> None:
+    moves = moves if thorough else moves // 2
     chance = random.Random(f"{program} {focus}")
     arguments = ("--rounds", rounds, "--jitter-us", 500)
     async with recorded(build(program), *arguments, ranks=ranks) as job:

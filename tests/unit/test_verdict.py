@@ -88,6 +88,15 @@ def test_a_message_on_another_communicator() -> None:
     )
 
 
+def test_a_posted_collective_that_does_not_fit_is_that_of_who_posted_it() -> None:
+    posted = Call(0, 1, "MPI_Ibarrier", Kind.POST_COLLECTIVE, comm="world")
+    waits = Asked(0, 9, "MPI_Wait", requests=((1, 0),))
+    of = scene([waits, Asked(1, 9, "MPI_Gather", "world", 0)], {0: [posted]})
+    assert told(of)[-1] == (
+        "these do not fit: collective 1 on world: MPI_Ibarrier on 0, MPI_Gather on 1"
+    )
+
+
 def test_collectives_that_do_not_fit_are_named() -> None:
     gather = Asked(0, 9, "MPI_Gather", "world", 0)
     of = scene([gather, *(Asked(rank, 9, "MPI_Bcast", "world", 0) for rank in (1, 2))])
