@@ -98,7 +98,8 @@ def sight(
         standings[rank] = Standing(rank, state, each, seconds=known, note=note)
         if each is not None:
             asks[rank] = each
-    scene = Scene(matching, asks, size, still)
+    calls = {rank: log.calls for rank, log in logs.items()}
+    scene = Scene(matching, asks, size, still, calls=calls)
     if any(each.call in LOCKS for each in asks.values()):
         scene.holders = _holders(asks, logs)
     return scene, standings

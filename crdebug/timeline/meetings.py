@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from crdebug.native.matcher.library import Column
 from crdebug.native.recorder.doing import Peer
 from crdebug.timeline.asked import Asked
-from crdebug.timeline.calls import Call
+from crdebug.timeline.calls import Call, Kind, entered_by
 from crdebug.timeline.collectives import Shape, Succession, communicator_of, shape_of
 from crdebug.timeline.knots import Group
 from crdebug.timeline.matching import Matching
@@ -26,7 +26,8 @@ _LOCAL = ("MPI_Comm_free",)  # nobody need wait in it
 class Meeting:
     """The `number`-th collective of a communicator (from 0).
 
-    name: as the first rank called it. inside: those that are in it now. missing: members that have
+    name: as the first rank called it. inside: those that are in it now. gone: those that have left
+    it, or only posted it, with their calls as far as they are on record. missing: members that have
     not come. root: a world rank, or less than 0.
     """
 
@@ -36,6 +37,7 @@ class Meeting:
     shape: Shape
     root: int
     inside: dict[int, Asked]
+    gone: dict[int, Call]
     members: tuple[int, ...]
     missing: tuple[int, ...]
     differs: bool = field(init=False)  # do they disagree about the operation, or its root?
@@ -45,10 +47,21 @@ class Meeting:
 
     def __post_init__(self) -> None:
         names = {each.call for each in self.inside.values()} | {self.name}
-        roots = {each.peer for each in self.inside.values()} if self.root >= 0 else set()
-        self.differs = len(names) > 1 or len(roots) > 1
+        names |= {each.name for each in self.gone.values()}
+        self.differs = len(names) > 1 or len(self._roots()) > 1
         self.all_missing = Group(self.missing)
         self._places = {rank: place for place, rank in enumerate(self.members)}
+
+    def _roots(self) -> dict[int, list[int]]:
+        """By root, the ranks that are inside, or have posted it, and say so; empty if it has
+        none."""
+        said = {rank: each.peer for rank, each in self.inside.items()}
+        posted = (each for each in self.gone.items() if each[1].kind is Kind.POST_COLLECTIVE)
+        said |= {rank: each.peer for rank, each in posted if each.peer is not None}
+        found: dict[int, list[int]] = {}
+        for rank, root in sorted(said.items()) if self.root >= 0 else ():
+            found.setdefault(root, []).append(rank)
+        return found
 
     def needed_by(self, rank: int) -> Group | None:
         """Those that must come before the rank can leave; None if there is nobody."""
@@ -79,27 +92,27 @@ class Meeting:
         return "|" not in self.comm
 
     def what_differs(self) -> tuple[str, dict[str, list[int]]] | None:
-        """What its members disagree about (call, root, operation, size), and which say what. Those
-        that have left it, or only posted it, count for the call."""
+        """What its members disagree about (call, root, operation, size), and which say what; of the
+        last two, those that are inside."""
         for what, said in self._said():
             if len(said) > 1:
                 return what, said
         return None
 
     def _said(self) -> Iterator[tuple[str, dict[str, list[int]]]]:
+        calls: dict[str, list[int]] = {self.name: []}
         absent = {*self.inside, *self.missing}
-        calls = {self.name: [rank for rank in self.members if rank not in absent]}
-        roots: dict[str, list[int]] = {}
+        for rank in (each for each in self.members if each not in absent):
+            name = self.gone[rank].name if rank in self.gone else self.name
+            calls.setdefault(name, []).append(rank)
         operations: dict[str, list[int]] = {}
         sizes: dict[str, list[int]] = {}
         for each in self.inside.values():
             calls.setdefault(each.call, []).append(each.rank)
-            roots.setdefault(str(each.peer), []).append(each.rank)
             operations.setdefault(each.op, []).append(each.rank)
             sizes.setdefault(f"{each.bytes} bytes", []).append(each.rank)
         yield "call", calls
-        if self.root >= 0:
-            yield "root", roots
+        yield "root", {str(root): ranks for root, ranks in self._roots().items()}
         if "" not in operations:  # the program's own may be the same on all
             yield "operation", operations
         if self.name in _SAME_SIZE and self.in_one_group:
@@ -107,10 +120,20 @@ class Meeting:
 
 
 class Meetings:
-    """By communicator, or window, the collectives that ranks are in."""
+    """By communicator, or window, the collectives that ranks are in.
 
-    def __init__(self, matching: Matching, asked: Mapping[int, Asked], size: int) -> None:
+    calls: of each rank, as far as they are known.
+    """
+
+    def __init__(
+        self,
+        matching: Matching,
+        asked: Mapping[int, Asked],
+        size: int,
+        calls: Mapping[int, Sequence[Call]],
+    ) -> None:
         self._matching = matching
+        self._calls = calls
         self._size = size
         self._known: dict[tuple[str, int], Meeting | None] = {}
         self._inside: dict[tuple[str, int], dict[int, Asked]] = {}
@@ -135,9 +158,10 @@ class Meetings:
         return None if place is None else self.number(*place)
 
     def all(self) -> list[Meeting]:
-        """Those that somebody is in, in a call of its own."""
-        found = [self.number(*place) for place in self._inside]
-        return [each for each in found if each is not None]
+        """Those that somebody is in, and those that were asked for."""
+        for place in self._inside:
+            self.number(*place)
+        return [each for each in self._known.values() if each is not None]
 
     def number(self, comm: str, number: int) -> Meeting | None:
         if (comm, number) not in self._known:
@@ -176,7 +200,19 @@ class Meetings:
         missing = tuple(
             rank for rank in members if rank not in inside and self._entered(comm, rank) <= number
         )
-        return Meeting(comm, number, name, shape, root, inside, members, missing)
+        absent = {*inside, *missing}
+        gone = {
+            rank: call
+            for rank in members
+            if rank not in absent and (call := self._call(comm, rank, number)) is not None
+        }
+        return Meeting(comm, number, name, shape, root, inside, gone, members, missing)
+
+    def _call(self, comm: str, rank: int, number: int) -> Call | None:
+        """Of a rank that has made it, if that is on record."""
+        calls, tick = self._calls.get(rank, ()), self._columns(comm)[rank][number]
+        count = entered_by(calls, tick)
+        return calls[count - 1] if count and calls[count - 1].tick == tick else None
 
 
 def _told(succession: Succession, number: int) -> tuple[str, int, Shape]:

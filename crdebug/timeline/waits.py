@@ -8,14 +8,14 @@ made of it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from crdebug.native.matcher.library import Found
 from crdebug.native.recorder.doing import Peer, Tag
 from crdebug.timeline.asked import Asked, Way
-from crdebug.timeline.calls import Kind
+from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.knots import Group, Option, Waits
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.meetings import Meeting, Meetings
@@ -65,16 +65,17 @@ class Scene:
         size: int,
         still: Collection[int] = (),
         holders: Mapping[tuple[str, int], Mapping[int, bool]] | None = None,
+        calls: Mapping[int, Sequence[Call]] | None = None,
     ) -> None:
         """holders: by window and target, the ranks that have locked it, where somebody waits, and
         whether that excludes others. opened: by rank, the ticks at which the requests were posted
-        that it waits for; `waits` finds them."""
+        that it waits for; `waits` finds them. calls: of each rank, as far as they are known."""
         self.matching = matching
         self.asked = asked
         self.size = size
         self.still = still
         self.holders = holders or {}
-        self.meetings = Meetings(matching, asked, size)
+        self.meetings = Meetings(matching, asked, size, calls or {})
         self.opened: dict[int, tuple[int, ...]] = {}
         self._members: dict[str, Group] = {}
 

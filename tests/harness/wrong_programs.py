@@ -239,6 +239,7 @@ def _together() -> Iterator[Case]:
         ("scan_without_first", "MPI_Scan is not called by rank 0", "a deadlock"),
         ("posted_without_one", "MPI_Ibarrier is not called by all", "to complete MPI_Ibarrier"),
         ("posted_other_order", "nonblocking ones in another order", "where others call|do not fit"),
+        ("posted_and_waited_for", "the same, each waited for", "where others call|do not fit"),
         ("posted_and_blocking", "MPI_Bcast for MPI_Ibcast", "where others call|do not fit"),
         ("posted_not_completed", "no wait for MPI_Iallreduce", "MPI_Iallreduce.* not completed"),
         ("other_communicator", "a barrier of another communicator", "a deadlock"),

@@ -458,6 +458,21 @@ static void got_and_read_too_soon(void) {
     MPI_Win_free(&window);
 }
 
+static void posted_exscan(void) {
+    MPI_Request request;
+    MPI_Iexscan(&value, &other, 1, MPI_INT, MPI_SUM, WORLD, &request);
+    MPI_Wait(&request, NO_STATUS);
+}
+
+static void posted_and_waited_for(void) {
+    MPI_Request request;
+    bool first = ONE_IS(1, true, false);
+    if (first) posted_exscan();
+    MPI_Iallreduce(&value, &other, 1, MPI_INT, MPI_SUM, WORLD, &request);  // !
+    MPI_Wait(&request, NO_STATUS);
+    if (!first) posted_exscan();
+}
+
 #define MODE(name) {#name, name}
 static const struct {
     const char *name;
@@ -467,6 +482,7 @@ static const struct {
     MODE(no_barrier),           MODE(no_allreduce),            MODE(only_the_root),
     MODE(not_the_root),         MODE(reduce_without_one),      MODE(scan_without_first),
     MODE(posted_without_one),   MODE(posted_other_order),      MODE(posted_and_blocking),
+    MODE(posted_and_waited_for),
     MODE(posted_not_completed), MODE(other_communicator),      MODE(communicators_cross),
     MODE(receive_before_barrier), MODE(synchronous_and_bcast), MODE(split_without_one),
     MODE(dup_without_one),      MODE(other_root_of_bcast),     MODE(each_its_own_root),

@@ -67,10 +67,11 @@ def scene_of(world: World, still: Collection[int] = ()) -> Scene:
     size = len(world.programs)
     matching = Matching(library())
     comms = dict.fromkeys(("world", "window(world)"), tuple(range(size)))
-    matching.extend(world.logs(), comms)
+    calls = world.logs()
+    matching.extend(calls, comms)
     found = {rank: asked_of(world, rank) for rank in range(size)}
     asked = {rank: each for rank, each in found.items() if each is not None}
-    return Scene(matching, asked, size, still)
+    return Scene(matching, asked, size, still, calls=calls)
 
 
 def scene(
@@ -85,8 +86,9 @@ def scene(
     matching = Matching(library())
     every = tuple(range(count))
     known = {"world": every, "window(world)": every, **(comms or {})}
-    matching.extend({rank: list((logs or {}).get(rank, ())) for rank in every}, known)
-    return Scene(matching, {each.rank: each for each in asked}, count, still)
+    calls = {rank: list((logs or {}).get(rank, ())) for rank in every}
+    matching.extend(calls, known)
+    return Scene(matching, {each.rank: each for each in asked}, count, still, calls=calls)
 
 
 # ---- the calls that ranks are in, and ten thousand of them ---------------------------------------

@@ -97,6 +97,31 @@ def test_a_posted_collective_that_does_not_fit_is_that_of_who_posted_it() -> Non
     )
 
 
+@pytest.mark.parametrize(
+    ("names", "roots", "said"),
+    [
+        (
+            ("MPI_Iallreduce", "MPI_Iexscan"),
+            (None, None),
+            "world: MPI_Iallreduce on 0, MPI_Iexscan on 1",
+        ),
+        (("MPI_Ibcast", "MPI_Ibcast"), (0, 1), "world, MPI_Ibcast: root: 0 on 0, 1 on 1"),
+    ],
+)
+def test_posted_collectives_that_do_not_fit(
+    names: tuple[str, str], roots: tuple[int | None, int | None], said: str
+) -> None:
+    kind = Kind.POST_COLLECTIVE
+    posted = {
+        rank: [Call(rank, 1, names[rank], kind, comm="world", peer=roots[rank])] for rank in (0, 1)
+    }
+    waits = [Asked(rank, 9, "MPI_Wait", requests=((1, 0),)) for rank in (0, 1)]
+    assert told(scene(waits, posted))[-2:] == [
+        "0-1 can never go on, whatever else happens",
+        f"these do not fit: collective 1 on {said}",
+    ]
+
+
 def test_collectives_that_do_not_fit_are_named() -> None:
     gather = Asked(0, 9, "MPI_Gather", "world", 0)
     of = scene([gather, *(Asked(rank, 9, "MPI_Bcast", "world", 0) for rank in (1, 2))])
