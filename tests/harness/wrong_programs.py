@@ -83,9 +83,15 @@ def _job(case: Case, mpi: Mpi, place: Path, *, right: bool) -> Layered:
     return Layered(place, case.program, *options, ranks=RANKS, flags=_FLAGS, mpi=mpi)
 
 
-def answer(case: Case, mpi: Mpi, place: Path, *, right: bool, seconds: float = 20.0) -> Answer:
-    """Run it until it has ended, or is said to hang for ever. place: an empty directory."""
-    job = _job(case, mpi, place, right=right)
+def answer(case: Case, mpi: Mpi, place: Path, *, right: bool) -> Answer:
+    """place: an empty directory."""
+    return answer_of(_job(case, mpi, place, right=right), right=right)
+
+
+def answer_of(job: Layered, *, right: bool, seconds: float = 20.0) -> Answer:
+    """Run it until it has ended, or is said to hang for ever. Of one that is right, all claims
+    count, those also that were made on its way."""
+    place = job.directory
     why: list[str] = []
     claimed: list[str] = []
 
