@@ -42,9 +42,11 @@ async def checked(job: str, settings: Settings) -> str:
         )
     run = directory.run(state.incarnation)
     if not is_alive(state):
-        if not clocks.logs(run).is_dir():
-            raise has_ended(directory)
-        return await of_logs([*clocks.logs(run).iterdir()], library, over=True)
+        # Whoever ended it may be about to forget it, and has moved the logs.
+        for place in (clocks.logs(run), directory.last_record):
+            if place.is_dir():
+                return await of_logs([*place.iterdir()], library, over=True)
+        raise has_ended(directory)
     there = await await_ranks(directory, state, Deadline(settings.launch))
     pids = {each.rank: each.pid for each in clocks.find(there.holds, state.layer)}
     return await of_logs([*clocks.logs(run).iterdir()], library, pids=pids)

@@ -346,8 +346,9 @@ class JobDirectory:
         place = self.last_record
         with contextlib.suppress(OSError, CrdebugError):
             logs = self.run(self.read().incarnation) / "time"
+            kept = logs.is_dir() and _allocated(logs) <= _RECORDS
             shutil.rmtree(place, ignore_errors=True)
-            if not logs.is_dir() or _allocated(logs) > _RECORDS:
+            if not kept:
                 return
             owners.make_private(place.parent)
             logs.rename(place)
@@ -402,8 +403,13 @@ def _read_if_there(path: Path) -> str | None:
 
 
 def _allocated(directory: Path) -> int:
-    """The bytes that its files take on the disk, which may be less than their sizes."""
-    return sum(512 * each.stat().st_blocks for each in directory.iterdir())
+    """The bytes that its files take on the disk, which may be less than their sizes; files may go
+    meanwhile."""
+    found = 0
+    for each in directory.iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found += 512 * each.stat().st_blocks
+    return found
 
 
 def _is_there(path: Path) -> bool:

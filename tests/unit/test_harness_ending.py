@@ -79,7 +79,11 @@ async def test_sigterm_ends_it_with_all_that_it_started(tmp_path: Path, workers:
     with start(tmp_path, WAITS, "-n", workers) as run:
         home = tmp_path / "unit" / "home"
         limit = Deadline(100)
-        await limit.until(lambda: run.poll() is not None or home.exists(), "the test to wait")
+
+        def waits() -> bool:
+            return home.exists() and home.read_text() != ""
+
+        await limit.until(lambda: run.poll() is not None or waits(), "the test to wait")
         assert run.poll() is None, run.stdout and run.stdout.read()
         orphan = psutil.Process(int((tmp_path / "unit" / "pid").read_text()))
         below = psutil.Process(run.pid).children(recursive=True)
