@@ -198,8 +198,8 @@ class LeftMpi(gdb.MICommand):
 
 # GDB looks for all names again when a library is loaded, and an MPI loads a hundred of them: that
 # took a sixth of what a GDB does until its rank has returned from MPI_Init. So, as soon as a
-# function is there, breakpoints at its addresses take the place of the one by name, until the
-# process executes another program.
+# library has the function, breakpoints at its addresses take the place of the one by name, until
+# there is another process, or another program in it.
 WATCHES = {
     **dict.fromkeys(HOLDERS, Ending),
     **dict.fromkeys((SUMMARY, "__ubsan_on_report"), Report),
@@ -211,9 +211,13 @@ by_address: list[Watch] = []
 
 
 def is_whole(name: str, addresses: list[int]) -> bool:
-    """Are these all? ld.so, which is there before libc, has an `_exit` of its own."""
+    """Are these all, and in libraries? ld.so, which is there before libc, has its own `_exit`."""
     libraries = [gdb.solib_name(each) or "" for each in addresses]
-    return name not in EXITS or any("/libc.so" in each for each in libraries)
+    return all(libraries) and (name not in EXITS or any(map(is_libc, libraries)))
+
+
+def is_libc(path: str) -> bool:
+    return "/libc.so" in path
 
 
 def watch_addresses() -> None:
@@ -239,14 +243,16 @@ def is_in_place(objfile: gdb.Objfile) -> bool:
 
 
 def appeared(event: gdb.NewObjFileEvent) -> None:
+    if is_libc(event.new_objfile.filename or ""):
+        forget_addresses()  # a process has begun, or GDB has attached to one
     watched = {each.name for each in (*by_name, *by_address)}
     if len(watched) < len(WATCHES) and is_in_place(event.new_objfile):
         by_name.extend(kind(name) for name, kind in WATCHES.items() if name not in watched)
     watch_addresses()
 
 
-def executed(_event: gdb.ClearObjFilesEvent) -> None:
-    """There is another program, in which these addresses mean nothing."""
+def forget_addresses(_event: gdb.ClearObjFilesEvent | None = None) -> None:
+    """In another program, or elsewhere in memory, they mean nothing."""
     for watch in by_address:
         watch.delete()
     by_address.clear()
@@ -257,4 +263,4 @@ LeftMpi(Command.LEFT_MPI)
 by_name.extend(kind(name) for name, kind in WATCHES.items())
 if hasattr(gdb, "BreakpointLocation"):  # GDB 13
     gdb.events.new_objfile.connect(appeared)
-    gdb.events.clear_objfiles.connect(executed)
+    gdb.events.clear_objfiles.connect(forget_addresses)
