@@ -345,10 +345,12 @@ class JobDirectory:
         """Keep the logs, for `check`; those of the newest jobs, as long as they are not large."""
         place = self.last_record
         with contextlib.suppress(OSError, CrdebugError):
-            logs = self.run(self.read().incarnation) / "time"
-            kept = logs.is_dir() and _allocated(logs) <= _RECORDS
+            record = self.read()
+            logs = self.run(record.incarnation) / "time"
+            if record.layer and not logs.is_dir():
+                return  # kept already, by a crdebug that was killed before it forgot the job
             shutil.rmtree(place, ignore_errors=True)
-            if not kept:
+            if not logs.is_dir() or _allocated(logs) > _RECORDS:
                 return
             owners.make_private(place.parent)
             logs.rename(place)
