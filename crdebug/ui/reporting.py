@@ -13,7 +13,7 @@ import re
 import shlex
 import signal
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -134,9 +134,9 @@ class _Watcher:
         status = await session.job_end()
         if not self._sections:
             self._summary = f"the job ended with status {exit_words(status)}"
-            with contextlib.suppress(CrdebugError):  # it is not recorded
-                found = await _answer(session, "check")
-                self._sections = [Section(_CALLS, shortened(found))]
+            past = session.history
+            if past is not None and past.recorded:
+                self._sections = [Section(_CALLS, shortened(await _asking(session)("check")))]
         return status
 
     async def _run_on(self, session: Session) -> GroupStopped | None:
@@ -161,12 +161,7 @@ class _Watcher:
         self._summary = summary
         self.heard(JobSays(summary))
 
-        async def said(line: str) -> str:
-            try:
-                return await _answer(session, line)
-            except CrdebugError as error:
-                return f"({error})"
-
+        said = _asking(session)
         self._sections = [
             Section(title, shortened(await said(line))) for title, line in _questions(failed)
         ]
@@ -195,9 +190,17 @@ class _Watcher:
         )
 
 
-async def _answer(session: Session, line: str) -> str:
-    """What a command says. Raises CrdebugError."""
-    return render(await standard().run(Context(session), line))
+def _asking(session: Session) -> Callable[[str], Awaitable[str]]:
+    """A function for the answer to a command; where it fails, for why."""
+    context, commands = Context(session), standard()
+
+    async def said(line: str) -> str:
+        try:
+            return render(await commands.run(context, line))
+        except CrdebugError as error:
+            return f"({error})"
+
+    return said
 
 
 async def _stopped(session: Session, running: asyncio.Task[GroupStopped]) -> None:
