@@ -59,10 +59,10 @@ def said_of(program: Program, mpi: Mpi) -> Answer | None:
 
 
 def kind_of(program: Program, found: Answer) -> str:
-    """For the sums."""
+    """What it is counted as."""
     quiet = not found.claims() and found.check == (NOTHING,)
     if program.right is None:
-        return "of unknown programs"
+        return "do not say whether they are right"
     if program.right:
         return "right, nothing claimed" if quiet else "RIGHT, AND SOMETHING CLAIMED"
     how = "wrong, hangs" if found.hangs else "wrong, ends"
@@ -76,6 +76,8 @@ def main() -> None:
     parser.add_argument("--mpi", default=MPIS[0].name, choices=[mpi.name for mpi in MPIS])
     parser.add_argument("files", nargs="+", type=Path)
     options = parser.parse_args()
+    if missing := [str(file) for file in options.files if not file.is_file()]:
+        parser.error(f"no such files: {', '.join(missing)}")
     mpi = next(each for each in MPIS if each.name == options.mpi)
     sums: Counter[str] = Counter()
     for file in options.files:
