@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from crdebug.acquire import source_lines
@@ -10,7 +10,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.events import StandsStill
 from crdebug.base.ranks import RankSet
 from crdebug.base.units import seconds_text
-from crdebug.timeline.calls import Call, entered_by
+from crdebug.timeline.calls import Call, entered_last
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.verdict import Posted, Standing, State, Verdict
 from crdebug.timeline.verdict_text import lines
@@ -72,7 +72,7 @@ async def _with_requests(
 ) -> Mapping[int, Standing]:
     """With the calls that have posted the requests that ranks wait for, those alike once."""
     posted = {
-        rank: [_entered(logs[rank], tick) for tick in ticks[:_REQUESTS]]
+        rank: [*_entered(logs[rank], ticks[:_REQUESTS])]
         for rank, ticks in verdict.opened.items()
         if rank in verdict.needs and rank in logs and rank in pids
     }
@@ -80,21 +80,20 @@ async def _with_requests(
     told = await source_lines.lines(sites, Deadline(_LINES))
     found = dict(standings)
     for rank, calls in posted.items():
-        alike = (
-            Posted(call.name, _about(call), told.get((pids[rank], call.site), "")) for call in calls
+        alike = dict.fromkeys(
+            Posted(call.name, call.tag, call.comm, told.get((pids[rank], call.site), ""))
+            for call in calls
         )
-        found[rank] = replace(standings[rank], posted=tuple(dict.fromkeys(alike)))
+        found[rank] = replace(standings[rank], posted=tuple(alike))
     return found
 
 
-def _about(call: Call) -> str:
-    tag = f", tag {call.tag}" if call.tag is not None and call.tag >= 0 else ""
-    return tag + (f", on {call.comm}" if call.comm not in ("world", "") else "")
-
-
-def _entered(log: RankLog, tick: int) -> Call:
-    """The call that a rank has entered at that tick, or was in."""
-    return log.calls[entered_by(log.calls, tick) - 1]
+def _entered(log: RankLog, ticks: Sequence[int]) -> Iterator[Call]:
+    """The calls that a rank was in at these ticks."""
+    for tick in ticks:
+        call = entered_last(log.calls, tick)
+        if call is not None:
+            yield call
 
 
 async def _sites_of_unwanted(
@@ -105,6 +104,7 @@ async def _sites_of_unwanted(
         log = logs.get(each.rank)
         if log is None or each.rank not in pids:
             continue
-        sites[each.rank, each.tick] = pids[each.rank], _entered(log, each.tick).site
+        for call in _entered(log, [each.tick]):
+            sites[each.rank, each.tick] = pids[each.rank], call.site
     told = await source_lines.lines(sites.values(), Deadline(_LINES))
     return {key: told[site] for key, site in sites.items() if site in told}

@@ -80,3 +80,9 @@ class Call:
 def entered_by(calls: Sequence[Call], tick: int) -> int:
     """How many of a rank's calls, which are in order, were entered up to that tick."""
     return bisect_right(calls, tick, key=lambda call: call.tick)
+
+
+def entered_last(calls: Sequence[Call], tick: int) -> Call | None:
+    """The last of a rank's calls, which are in order, that was entered up to that tick."""
+    count = entered_by(calls, tick)
+    return calls[count - 1] if count else None

@@ -17,7 +17,7 @@ from crdebug.native.recorder.clock import Refused
 from crdebug.native.recorder.mpi_errors import ARGUMENTS, NAMES
 from crdebug.native.recorder.mpi_types import KIND
 from crdebug.timeline.asked import asked
-from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.calls import Call, Kind, entered_last
 from crdebug.timeline.collectives import Shape, communicator_of, shape_of
 from crdebug.timeline.epochs import epochs
 from crdebug.timeline.findings import Finding, Spot, Weight
@@ -110,9 +110,8 @@ class Record:
 
     def spot(self, rank: int, tick: int) -> Spot:
         """The call of a tick."""
-        calls = self.calls.get(rank, ())
-        count = entered_by(calls, tick)
-        return _spot(calls[count - 1]) if count else Spot(rank, tick, 0, "a call")
+        call = entered_last(self.calls.get(rank, ()), tick)
+        return _spot(call) if call is not None else Spot(rank, tick, 0, "a call")
 
     def finalizes(self, rank: int) -> bool:
         """Has it come to MPI_Finalize? Not all MPIs return from it where something is left."""
@@ -223,8 +222,8 @@ def _freed(record: Record) -> Iterator[Finding]:
         if rank in record.cut_short or any(call.name == "MPI_Cancel" for call in calls):
             continue
         for call in calls:
-            count = entered_by(calls, call.frees) if call.frees else 0
-            if count and not (posted := calls[count - 1]).name.endswith("send"):
+            posted = entered_last(calls, call.frees) if call.frees else None
+            if posted is not None and not posted.name.endswith("send"):
                 says = "frees a request that is not completed, that of"
                 yield Finding(Weight.WRONG, _spot(call), says, _spot(posted))
 

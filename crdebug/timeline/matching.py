@@ -25,7 +25,7 @@ from crdebug.native.matcher.library import (
     longs,
     pointed,
 )
-from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.calls import Call, Kind, entered_last
 from crdebug.timeline.collectives import Succession
 from crdebug.timeline.functions import KIND_NUMBERS, NUMBERS, table
 from crdebug.timeline.needs import NeedList
@@ -163,7 +163,9 @@ class Matching:
         state = self.ranks.get(rank)
         for row in state.open if state is not None else ():
             tick = state.receives.tick[row]  # type: ignore[union-attr]
-            call = log[entered_by(log, tick) - 1]
+            call = entered_last(log, tick)
+            if call is None:
+                continue
             exchange = call.kind is Kind.POST_SENDRECV
             peer, tag = (call.source2, call.tag2) if exchange else (call.peer, call.tag)
             if call.tick == tick and peer is not None and tag is not None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from crdebug.native.matcher.library import Column
 from crdebug.native.recorder.doing import Peer
 from crdebug.timeline.asked import Asked
-from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.calls import Call, Kind, entered_last
 from crdebug.timeline.collectives import Shape, Succession, communicator_of, shape_of
 from crdebug.timeline.knots import Group
 from crdebug.timeline.matching import Matching
@@ -26,9 +26,9 @@ _LOCAL = ("MPI_Comm_free",)  # nobody need wait in it
 class Meeting:
     """The `number`-th collective of a communicator (from 0).
 
-    name: as the first rank called it. inside: those that are in it now. gone: those that have left
-    it, or only posted it, with their calls as far as they are on record. missing: members that have
-    not come. root: a world rank, or less than 0.
+    name: as the first rank called it. inside: those that are in it now. missing: members that have
+    not come. gone: those that have left it, or only posted it, with their calls; None where that is
+    not on record. root: a world rank, or less than 0.
     """
 
     comm: str
@@ -37,7 +37,7 @@ class Meeting:
     shape: Shape
     root: int
     inside: dict[int, Asked]
-    gone: dict[int, Call]
+    gone: dict[int, Call | None]
     members: tuple[int, ...]
     missing: tuple[int, ...]
     differs: bool = field(init=False)  # do they disagree about the operation, or its root?
@@ -47,7 +47,7 @@ class Meeting:
 
     def __post_init__(self) -> None:
         names = {each.call for each in self.inside.values()} | {self.name}
-        names |= {each.name for each in self.gone.values()}
+        names |= {each.name for each in self.gone.values() if each is not None}
         self.differs = len(names) > 1 or len(self._roots()) > 1
         self.all_missing = Group(self.missing)
         self._places = {rank: place for place, rank in enumerate(self.members)}
@@ -56,8 +56,9 @@ class Meeting:
         """By root, the ranks that are inside, or have posted it, and say so; empty if it has
         none."""
         said = {rank: each.peer for rank, each in self.inside.items()}
-        posted = (each for each in self.gone.items() if each[1].kind is Kind.POST_COLLECTIVE)
-        said |= {rank: each.peer for rank, each in posted if each.peer is not None}
+        for rank, call in self.gone.items():
+            if call is not None and call.kind is Kind.POST_COLLECTIVE and call.peer is not None:
+                said[rank] = call.peer
         found: dict[int, list[int]] = {}
         for rank, root in sorted(said.items()) if self.root >= 0 else ():
             found.setdefault(root, []).append(rank)
@@ -101,10 +102,8 @@ class Meeting:
 
     def _said(self) -> Iterator[tuple[str, dict[str, list[int]]]]:
         calls: dict[str, list[int]] = {self.name: []}
-        absent = {*self.inside, *self.missing}
-        for rank in (each for each in self.members if each not in absent):
-            name = self.gone[rank].name if rank in self.gone else self.name
-            calls.setdefault(name, []).append(rank)
+        for rank, call in self.gone.items():
+            calls.setdefault(call.name if call is not None else self.name, []).append(rank)
         operations: dict[str, list[int]] = {}
         sizes: dict[str, list[int]] = {}
         for each in self.inside.values():
@@ -201,18 +200,14 @@ class Meetings:
             rank for rank in members if rank not in inside and self._entered(comm, rank) <= number
         )
         absent = {*inside, *missing}
-        gone = {
-            rank: call
-            for rank in members
-            if rank not in absent and (call := self._call(comm, rank, number)) is not None
-        }
+        gone = {rank: self._call(comm, rank, number) for rank in members if rank not in absent}
         return Meeting(comm, number, name, shape, root, inside, gone, members, missing)
 
     def _call(self, comm: str, rank: int, number: int) -> Call | None:
         """Of a rank that has made it, if that is on record."""
-        calls, tick = self._calls.get(rank, ()), self._columns(comm)[rank][number]
-        count = entered_by(calls, tick)
-        return calls[count - 1] if count and calls[count - 1].tick == tick else None
+        tick = self._columns(comm)[rank][number]
+        call = entered_last(self._calls.get(rank, ()), tick)
+        return call if call is not None and call.tick == tick else None
 
 
 def _told(succession: Succession, number: int) -> tuple[str, int, Shape]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from crdebug.base.instant import Cut
 from crdebug.base.ranks import RankSet
 from crdebug.native.recorder.clock import Request
-from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.calls import Call, Kind, entered_last
 from crdebug.timeline.collectives import Instance
 from crdebug.timeline.findings import Finding, Spot, Weight
 from crdebug.timeline.log import RankLog
@@ -37,8 +37,7 @@ def held_requests(
         for each in requests:
             if each.is_shared:
                 continue
-            count = entered_by(calls[rank], each.tick)
-            call = calls[rank][count - 1] if count else None
+            call = entered_last(calls[rank], each.tick)
             if call is None or call.tick != each.tick:  # it is not on record any more
                 yield Finding(Weight.OPEN, Spot(rank, each.tick, each.site, "a request"), "is held")
                 continue

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crdebug.timeline.calls import Call, entered_by
+from crdebug.timeline.calls import Call, entered_last
 from crdebug.timeline.collectives import Shape
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.needs import NEVER
@@ -77,9 +77,16 @@ class _Runner:
         return self.ticks[self.at] if self.at < len(self.ticks) else NEVER
 
     @property
+    def call(self) -> Call:
+        """The call that it is in, or its last one."""
+        call = entered_last(self.calls, self.inside)
+        assert call is not None, "who waits is in a call"
+        return call
+
+    @property
     def has_a_choice(self) -> bool:
         """Could another course of events have completed the call?"""
-        call = self.calls[entered_by(self.calls, self.inside) - 1]
+        call = self.call
         return self.inside in self.wild or call.wild > 0 or call.name.startswith(_EITHER)
 
 
@@ -227,7 +234,7 @@ def _ring(runners: _Runners) -> list[tuple[int, int]]:
 def _posted(runner: _Runner) -> int:
     """The tick of the call that it waits in, or, if that completes one request, of the call that
     posted it."""
-    call = runner.calls[entered_by(runner.calls, runner.inside) - 1]
+    call = runner.call
     return call.completes[0] if len(call.completes) == 1 else call.tick
 
 

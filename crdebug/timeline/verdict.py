@@ -25,10 +25,12 @@ class State(Enum):
 
 @dataclass(frozen=True, slots=True)
 class Posted:
-    """A call that has posted a request. about: its tag and communicator; place: its line."""
+    """A call that has posted a request. tag: None if it has none. comm: as in `Call`.  place: its
+    line."""
 
     call: str
-    about: str
+    tag: int | None
+    comm: str
     place: str
 
 

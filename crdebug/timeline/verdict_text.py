@@ -27,8 +27,8 @@ Place = Callable[[int, int], str]
 
 @dataclass(frozen=True, slots=True)
 class _Class:
-    """Ranks that wait alike. parts: prepositions and what follows the peer; peers: of each of them,
-    by rank."""
+    """Ranks that wait alike. comm: ", on world#2". parts: prepositions and what follows the peer;
+    peers: of each of them, by rank."""
 
     call: str
     place: str
@@ -99,9 +99,11 @@ def _classes(
         key = tuple(id(group) for option in options for group in option)
         if not parts and key not in others:
             others[key] = _others(options)
-        comm = each.asked.comm if each.asked.comm not in ("world", "") else ""
+        comm = _on(each.asked.comm)
         note = "" if each.state is State.IN_MPI else f", {each.state.value}"
-        posted = each.posted if tags else tuple(replace(one, about="") for one in each.posted)
+        posted = (
+            each.posted if tags else tuple(replace(one, tag=None, comm="") for one in each.posted)
+        )
         which = _Class(each.asked.call, each.place, comm, told, others.get(key, ""), note, posted)
         classes.setdefault(which, {})[rank] = tuple(peer for _, peer, _ in parts)
     return classes
@@ -119,6 +121,10 @@ def _parts(asked: Asked) -> Iterator[tuple[str, int, str]]:
 
 def _tag(tag: int) -> str:
     return ", any tag" if tag == Tag.ANY else f", tag {tag}" if tag >= 0 else ""
+
+
+def _on(comm: str) -> str:
+    return f", on {comm}" if comm not in ("world", "") else ""
 
 
 def _others(options: Sequence[Option]) -> str:
@@ -140,14 +146,14 @@ def _one_class(
     for at, (word, about) in enumerate(each.parts):
         named_peer = _peer({rank: found[at] for rank, found in peers.items()}, size)
         whom += f"{' and' if at else ''} {word} {named_peer}{about}"
-    on = f", on {each.comm}" if each.comm else ""
     at_line = f" ({each.place})" if each.place else ""
     root = {one.asked.peer for one in ranks if one.asked is not None}
     rooted = ""
     if not each.parts and len(root) == 1 and min(root) >= 0:
         rooted = f", {'target' if 'Win_' in each.call else 'root'} {min(root)}"
+    verb = "wait" if len(peers) > 1 else "waits"
     return (
-        f"{named(peers)} {'wait' if len(peers) > 1 else 'waits'} in {each.call}{whom}{on}{rooted}"
+        f"{named(peers)} {verb} in {each.call}{whom}{each.comm}{rooted}"
         f"{at_line}{each.others}{_to_complete(each.posted)}{each.note}{_since(ranks)}"
     )
 
@@ -157,7 +163,8 @@ def _to_complete(posted: Sequence[Posted]) -> str:
     if not posted:
         return ""
     some = [
-        f"{each.call}{each.about}{f' ({each.place})' if each.place else ''}"
+        f"{each.call}{_tag(each.tag) if each.tag is not None else ''}{_on(each.comm)}"
+        f"{f' ({each.place})' if each.place else ''}"
         for each in posted[:_POSTED]
     ]
     if len(posted) > _POSTED:

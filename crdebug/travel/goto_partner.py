@@ -10,7 +10,7 @@ from crdebug.base.errors import BadInput
 from crdebug.base.events import Location
 from crdebug.base.instant import BEGINNING, Instant
 from crdebug.base.ranks import RankSet
-from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.calls import Call, Kind, entered_by, entered_last
 from crdebug.timeline.collectives import Shape, is_collective
 from crdebug.timeline.cuts import last_arriver
 from crdebug.timeline.messages import (
@@ -199,9 +199,7 @@ class Partners:
         return (await self._sites.find(rank, [call.site])).get(call.site)
 
     def _call(self, rank: int, tick: int) -> Call | None:
-        calls = self._recorded.logs()[rank].calls
-        count = entered_by(calls, tick)
-        call = calls[count - 1] if count else None
+        call = entered_last(self._recorded.logs()[rank].calls, tick)
         return call if call is not None and tick < call.tick + call.repeats else None
 
 

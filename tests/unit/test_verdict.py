@@ -57,7 +57,7 @@ def test_the_calls_that_posted_the_requests_of_a_wait(count: int, said: str) -> 
     standings = {rank: Standing(rank, State.IN_MPI, each) for rank, each in of.asked.items()}
     verdict = judge(of, standings)
     assert verdict.opened == {0: tuple(n + 1 for n in range(count))}
-    about = tuple(Posted("MPI_Irecv", f", tag {n}", f"a.c:{n}") for n in range(count))
+    about = tuple(Posted("MPI_Irecv", n, "world", f"a.c:{n}") for n in range(count))
     standings[0] = Standing(0, State.IN_MPI, waits, "a.c:5", posted=about)
     shown = lines(verdict, standings)
     assert shown[0] == f"0 waits in MPI_Waitall (a.c:5) for 1, to complete {said}, since tick 9"
