@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from crdebug.base.errors import BadInput, Refused, StoreError
+from crdebug.job import clocks
 from crdebug.job.directory import (
     JobDirectory,
     JobRecord,
@@ -318,6 +319,27 @@ def test_so_many_ends_are_remembered_and_no_more(
         a_job(f"job{number}", **OVER).forget_if_over()
         os.utime(home / "ended" / f"job{number}", (number, number))
     assert sorted(os.listdir(home / "ended")) == ["job2", "job3", "job4"]
+
+
+@pytest.mark.parametrize(
+    ("layer", "logs", "kept"),
+    [("pmpi.so", True, b"new"), ("pmpi.so", False, b"old"), ("", False, None)],
+)
+def test_the_record_of_the_last_job_of_a_name_is_kept(
+    layer: str, logs: bool, kept: bytes | None
+) -> None:
+    """Also if a crdebug was killed between moving it and forgetting the job."""
+    directory = a_job(layer=layer, **OVER)
+    directory.last_record.mkdir(parents=True)
+    (directory.last_record / "0").write_bytes(b"old")
+    if logs:
+        directory.new_run(1)
+        clocks.make_room(directory.run(1))
+        (clocks.logs(directory.run(1)) / "0").write_bytes(b"new")
+    directory.forget_if_over()
+    assert not directory.exists()
+    found = directory.last_record / "0"
+    assert (found.read_bytes() if found.exists() else None) == kept
 
 
 # ---- the lock ----------------------------------------------------------------------------------
