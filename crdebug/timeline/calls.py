@@ -5,8 +5,9 @@ The vocabulary that all parts of the timeline share. Where a rank is in its hist
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from bisect import bisect_right
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum
 
@@ -75,6 +76,49 @@ class Call:
     def returned(self) -> Instant:
         """Where the rank is after the call, and after the last of a run of equal ones."""
         return Instant.after(self.tick + self.repeats - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """Of a call, what many of them have in common."""
+
+    name: str
+    kind: Kind
+    site: int
+    types: Types
+
+
+@dataclass(frozen=True, slots=True)
+class Together:
+    """A rank's calls that it makes together with the other members of a communicator, in order.
+
+    numbers: which of its calls these are.  likes: numbers that two ranks have the same of, unless
+    their calls do not fit; what members may give differently is not in them.
+    """
+
+    numbers: Sequence[int]
+    likes: Sequence[int]
+
+
+class Calls(Sequence[Call]):
+    """All calls of a rank that are on record, in order; they may be many millions."""
+
+    @abstractmethod
+    def of(self, *kinds: Kind) -> Iterator[Call]:
+        """Those of these kinds, and those that failed."""
+
+    @abstractmethod
+    def types(self) -> set[Types]:
+        """Of all of them."""
+
+    @abstractmethod
+    def heads(self, ticks: Sequence[int]) -> Sequence[Head | None]:
+        """Of the calls of these ticks, which are in order; None where none is on record."""
+
+    @abstractmethod
+    def together(self) -> Mapping[str, Together]:
+        """By communicator or window: see collectives.communicator_of; not those of all ranks by
+        which MPI begins and ends, nor what the MPI refused for an argument."""
 
 
 def entered_by(calls: Sequence[Call], tick: int) -> int:

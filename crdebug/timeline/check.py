@@ -17,8 +17,8 @@ from crdebug.native.recorder.clock import Refused
 from crdebug.native.recorder.mpi_errors import ARGUMENTS, NAMES
 from crdebug.native.recorder.mpi_types import KIND
 from crdebug.timeline.asked import asked
-from crdebug.timeline.calls import Call, Kind, entered_last
-from crdebug.timeline.collectives import Shape, communicator_of, shape_of
+from crdebug.timeline.calls import Call, Calls, Kind, Together, entered_last
+from crdebug.timeline.collectives import SAME_SIZE, Shape, communicator_of, shape_of
 from crdebug.timeline.epochs import epochs
 from crdebug.timeline.findings import Finding, Spot, Weight
 from crdebug.timeline.log import RankLog, Unfreed
@@ -32,18 +32,10 @@ from crdebug.timeline.unsafe import unsafe
 # a file that is not there, a port with nobody behind it.
 _REFUSED = frozenset(NAMES[:ARGUMENTS])
 _MISTAKES = _REFUSED | {"MPI_ERR_TRUNCATE"}
-# Of these all members give as many bytes, as the types' signatures have to be the same.
-_SAME_SIZE = frozenset(
-    form
-    for name in (
-        *("Allgather", "Allreduce", "Alltoall", "Bcast", "Exscan", "Gather", "Reduce"),
-        *("Reduce_scatter_block", "Scan", "Scatter"),
-    )
-    for form in (f"MPI_{name}", f"MPI_I{name.lower()}", f"MPI_{name}_init")
-)
 # Of these the record does not say how many bytes there are.
 _COUNTS_ARE_ARRAYS = ("MPI_Reduce_scatter", "MPI_Ireduce_scatter", "MPI_Reduce_scatter_init")
 _END = "MPI_Finalize"
+_TOGETHER = 4096  # collectives that are compared at once
 T = TypeVar("T")
 _FREEING = ("MPI_Comm_free", "MPI_Comm_disconnect", "MPI_Win_free")
 
@@ -61,7 +53,7 @@ class Record:
     """
 
     matching: Matching
-    calls: Mapping[int, Sequence[Call]]
+    calls: Mapping[int, Calls]
     size: int
     cut_short: RankSet = field(default_factory=RankSet)
     unfinished: Mapping[int, Call] = field(default_factory=dict)
@@ -166,7 +158,7 @@ def _spot(call: Call) -> Spot:
 def _failed(record: Record) -> Iterator[Finding]:
     """Calls that the MPI refused."""
     for calls in record.calls.values():
-        for call in calls:
+        for call in calls.of():
             if call.failed in _MISTAKES:
                 yield Finding(Weight.WRONG, _spot(call), f"failed: {call.failed}")
     for call in record.unfinished.values():
@@ -206,22 +198,26 @@ def _incomplete(record: Record) -> Iterator[Finding]:
     give one request for several that are complete at once; see `_unfreed`."""
     for rank, state in sorted(record.matching.ranks.items()):
         calls = record.calls[rank]
-        if not record.at_end or any(call.name == "MPI_Cancel" for call in calls):
+        if not record.at_end or _cancels(calls):
             continue
-        receives, freed = state.receives, {call.frees for call in calls}
+        receives, freed = state.receives, {call.frees for call in calls.of(Kind.OTHER)}
         for row, done in enumerate(receives.done):
             if done == NEVER and not receives.cancelled[row] and receives.tick[row] not in freed:
                 at = record.spot(rank, receives.tick[row])
                 yield Finding(Weight.WRONG, at, "is not completed by MPI_Finalize")
 
 
+def _cancels(calls: Calls) -> bool:
+    return any(call.name == "MPI_Cancel" for call in calls.of(Kind.CANCEL))
+
+
 def _freed(record: Record) -> Iterator[Finding]:
     """Requests that were freed while they were active. Of MPI_Isend a program may do that; then it
     learns in another way that the message has been received (MPI 4.1, 3.7.3, 3.9 and 6.12)."""
     for rank, calls in sorted(record.calls.items()):
-        if rank in record.cut_short or any(call.name == "MPI_Cancel" for call in calls):
+        if rank in record.cut_short or _cancels(calls):
             continue
-        for call in calls:
+        for call in calls.of(Kind.OTHER):
             posted = entered_last(calls, call.frees) if call.frees else None
             if posted is not None and not posted.name.endswith("send"):
                 says = "frees a request that is not completed, that of"
@@ -271,25 +267,55 @@ def _collectives(record: Record) -> Iterator[Finding]:
     Not the beginning and the end of MPI; and not what the MPI refused for an argument, for a root
     that is not there is no other root.
     """
-    series: defaultdict[str, dict[int, list[Call]]] = defaultdict(dict)
+    series: defaultdict[str, dict[int, _Called]] = defaultdict(dict)
     for rank, calls in sorted(record.calls.items()):
-        for call in calls:
-            comm = communicator_of(call)
-            if call.failed not in _REFUSED and comm and not comm.startswith("("):
-                series[comm].setdefault(rank, []).append(call)
+        for comm, each in calls.together().items():
+            series[comm][rank] = _Called(calls, each)
     for rank, call in record.unfinished.items():
         comm = communicator_of(call)
         if call.failed not in _REFUSED and comm and not comm.startswith("("):
-            series[comm].setdefault(rank, []).append(call)
+            series[comm].setdefault(rank, _Called(record.calls[rank])).last = call
     for comm, called in sorted(series.items()):
-        for number in range(max(map(len, called.values()))):
-            there = [calls[number] for calls in called.values() if number < len(calls)]
+        for number in _to_compare([*called.values()]):
+            there = [each[number] for each in called.values() if number < len(each)]
             wrong = [*_unlike(comm, there)]
             yield from wrong
             if any(each.says.startswith("is called") for each in wrong):
                 break  # from here on they do not belong together
         else:
             yield from _missing(record, comm, called)
+
+
+@dataclass(slots=True)
+class _Called:
+    """The calls of one member, and the one that has not returned, if that is one of them."""
+
+    calls: Calls
+    done: Together = field(default_factory=lambda: Together((), ()))
+    last: Call | None = None
+
+    def __len__(self) -> int:
+        return len(self.done.numbers) + (self.last is not None)
+
+    def __getitem__(self, number: int) -> Call:
+        if self.last is not None and number == len(self.done.numbers):
+            return self.last
+        return self.calls[self.done.numbers[number]]
+
+    def likes(self, first: int, end: int) -> list[object]:
+        """As in Together, of some of them; of the one that has not returned, like no other."""
+        last = [object()] if self.last is not None and first <= len(self.done.likes) < end else []
+        return [*self.done.likes[first:end], *last]
+
+
+def _to_compare(called: Sequence[_Called]) -> Iterator[int]:
+    """Where the calls of those members that have one may not fit."""
+    for first in range(0, max(map(len, called)), _TOGETHER):
+        likes = [each.likes(first, first + _TOGETHER) for each in called]
+        if any(each != likes[0] for each in likes):
+            for at in range(max(map(len, likes))):
+                if len({each[at] for each in likes if at < len(each)}) > 1:
+                    yield first + at
 
 
 def _unlike(comm: str, calls: Sequence[Call]) -> Iterator[Finding]:
@@ -312,7 +338,7 @@ def _unlike(comm: str, calls: Sequence[Call]) -> Iterator[Finding]:
     kind, kinds = _most([KIND[call.types.type] for call in typed] or [""])
     ops = [call.types.op for call in moving]
     op, differ = _most(ops) if ops and all(ops) else ("", 1)
-    size, sizes = _most([call.bytes for call in calls]) if most in _SAME_SIZE else (0, 1)
+    size, sizes = _most([call.bytes for call in calls]) if most in SAME_SIZE else (0, 1)
     for call in calls:
         if roots > 1 and call.peer != root:
             other = next(each for each in calls if each.peer == root)
@@ -338,10 +364,10 @@ def _most(values: Sequence[T]) -> tuple[T, int]:
     return counted.most_common(1)[0][0], len(counted)
 
 
-def _missing(record: Record, comm: str, called: Mapping[int, Sequence[Call]]) -> Iterator[Finding]:
+def _missing(record: Record, comm: str, called: Mapping[int, _Called]) -> Iterator[Finding]:
     """A collective that some members have not called, though all are at their end."""
     members = range(record.size) if comm == "world" else called
-    counts = {rank: len(called.get(rank, ())) for rank in members}
+    counts = {rank: len(called[rank]) if rank in called else 0 for rank in members}
     least = min(counts.values())
     if not record.at_end or max(counts.values()) == least:
         return

@@ -55,6 +55,16 @@ OF_WINDOWS = frozenset(
 )
 """One-sided calls that are collective: over a communicator, or a window (MPI 4.1, 12.2, 12.5.1)."""
 
+SAME_SIZE = frozenset(
+    form
+    for name in (
+        *("Allgather", "Allreduce", "Alltoall", "Bcast", "Exscan", "Gather", "Reduce"),
+        *("Reduce_scatter_block", "Scan", "Scatter"),
+    )
+    for form in (f"MPI_{name}", f"MPI_I{name.lower()}", f"MPI_{name}_init")
+)
+"""Of these all members give as many bytes, as the types' signatures have to be the same."""
+
 # Begin and end of MPI are collective over all ranks, and no communicator's calls.
 _ENDS = {"MPI_Init": "(init)", "MPI_Init_thread": "(init)", "MPI_Finalize": "(finalize)"}
 

@@ -6,11 +6,11 @@ fence of a window on, accesses are taken to be in its epochs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from crdebug.native.recorder.mpi_calls import BY_NAME
-from crdebug.timeline.calls import Call, Kind
+from crdebug.timeline.calls import Call, Calls, Kind
 from crdebug.timeline.findings import Finding, Spot, Weight
 
 _NOT_BEFORE = "has MPI_MODE_NOPRECEDE, though there were accesses"
@@ -31,11 +31,11 @@ class _Window:
     locks: dict[int, Call] = field(default_factory=dict)
 
 
-def epochs(calls: Mapping[int, Sequence[Call]]) -> Iterator[Finding]:
+def epochs(calls: Mapping[int, Calls]) -> Iterator[Finding]:
     """calls: of each rank, all from its beginning on."""
     for each in calls.values():
         windows: dict[str, _Window] = {}
-        for call in each:
+        for call in each.of(Kind.RMA):
             if call.kind is not Kind.RMA or call.failed or not call.comm.startswith("window("):
                 continue
             if says := _step(windows.setdefault(call.comm, _Window()), call):

@@ -8,7 +8,7 @@ from typing import Any
 from crdebug.native.matcher import library
 from crdebug.native.recorder import mpi_calls
 from crdebug.timeline.calls import Kind
-from crdebug.timeline.collectives import OF_WINDOWS, Shape, shape_of
+from crdebug.timeline.collectives import OF_WINDOWS, SAME_SIZE, Shape, shape_of
 from crdebug.timeline.tables import mode_of
 
 OUTSIDE = frozenset(
@@ -75,6 +75,7 @@ def table() -> Any:
         special |= library.POSTS if function.posts else 0
         special |= library.PREPARES if function.prepares else 0
         special |= library.OUTSIDE if function.full in OUTSIDE else 0
+        special |= library.SAME_SIZE if function.full in SAME_SIZE else 0
         made[number] = (
             KIND_NUMBERS[Kind[function.kind]],
             shapes.index(shape_of(function.full)),

@@ -10,30 +10,26 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from io import FileIO
 from pathlib import Path
-from typing import Any, NamedTuple, overload
+from typing import Any, NamedTuple
 
 from crdebug.base.errors import NotAvailable
 from crdebug.base.instant import BEGINNING, Instant
 from crdebug.native.matcher.library import (
     DAMAGED,
-    NONE,
-    CallStruct,
     Column,
     Definition,
-    Found,
     Library,
     Progress,
-    calls,
     ints,
 )
 from crdebug.native.recorder import clock
 from crdebug.native.recorder.clock import LogHeader, Outside, Refused
 from crdebug.native.recorder.doing import Doing
-from crdebug.native.recorder.mpi_errors import failure
-from crdebug.native.recorder.mpi_types import ADDRESS, types
-from crdebug.timeline.calls import Call, Kind
-from crdebug.timeline.functions import KINDS, NAMES, NUMBERS, table
+from crdebug.native.recorder.mpi_types import ADDRESS
+from crdebug.timeline.calls import Calls
+from crdebug.timeline.functions import table
 from crdebug.timeline.kept import KeptRank, Named, Names, kept_of, read
+from crdebug.timeline.logged_calls import LoggedCalls, Reading
 from crdebug.timeline.matching import Matching
 
 _UNFREED = re.compile(r"(\w+) (\d{1,20}) (\d{1,20}) (-|MPI_\w+)")
@@ -41,8 +37,6 @@ _OTHER_JOB = (1 << 32) - 1
 _TAG = (1 << 28) - 1
 _LONGEST_NAME = 40
 _AT_ONCE = 1 << 16  # calls of one rank before those of the next: little is unmatched meanwhile
-_REQUEST_FREE = NUMBERS["MPI_Request_free"]
-_CHUNK = 256  # calls that are looked at together, see STEP in native/matcher/history_log.c
 _EMPTY = LogHeader(-1, 0, 0, 0, BEGINNING, BEGINNING, Refused.NO, 0, 0)
 
 
@@ -110,36 +104,6 @@ class Unfreed(NamedTuple):
     name: str
 
 
-class Calls(Sequence[Call]):
-    """A rank's calls, in order, made from its log when they are asked for. Equal calls in a row
-    that said no are one, with their number."""
-
-    def __init__(self, log: RankLog) -> None:
-        self._log = log
-
-    def __len__(self) -> int:
-        return self._log.count
-
-    @overload
-    def __getitem__(self, index: int) -> Call: ...
-    @overload
-    def __getitem__(self, index: slice) -> list[Call]: ...
-    def __getitem__(self, index: int | slice) -> Call | list[Call]:
-        if isinstance(index, slice):
-            first, last, step = index.indices(len(self))
-            if step > 0:
-                return self._log.read_calls(first, max(last - first, 0))[::step]
-            return [self[at] for at in range(first, last, step)]
-        at = index if index >= 0 else index + len(self)
-        if not 0 <= at < len(self):
-            raise IndexError(index)
-        return self._log.read_calls(at, 1)[0]
-
-    def __iter__(self) -> Iterator[Call]:
-        for first in range(0, len(self), _CHUNK):
-            yield from self._log.read_calls(first, _CHUNK)
-
-
 class RankLog:
     """One rank's calls, in order, with what they completed.
 
@@ -150,7 +114,7 @@ class RankLog:
     def __init__(self, path: Path, library: Library, matching: Matching | None = None) -> None:
         self.path = path
         self.library = library
-        self.calls: Sequence[Call] = Calls(self)
+        self.calls: Calls = LoggedCalls(self)
         self._matching = matching
         self._names = matching or Matching(library)
         self._header = _EMPTY
@@ -369,46 +333,11 @@ class RankLog:
             self._define(place)
         return self._progress.place < self._header.tail  # type: ignore[no-any-return]
 
-    def read_calls(self, first: int, count: int) -> list[Call]:
-        """Calls by their numbers, from 0."""
-        count = max(min(count, self.count - first), 0)
-        structs, completes = calls(count), Found(self.library)
-        self.library.log_calls(self._log, table(), first, count, structs, completes.reference)
-        ticks, place, found = completes.numbers(), 0, []
-        for each in structs:
-            end = place + each.completes_count
-            found.append(self._call(each, tuple(ticks[place:end])))
-            place = end
-        return found
-
-    def _call(self, each: CallStruct, numbers: tuple[int, ...]) -> Call:
-        """numbers: the ticks that it completes, or the ranks of its group."""
-        kind = KINDS[each.kind]
-        site = self._sites[each.site] if each.site < len(self._sites) else 0
-        time, window = kind is Kind.TIME, kind is Kind.RMA
-        frees = each.function == _REQUEST_FREE
-        return Call(
-            self.rank,
-            each.tick,
-            NAMES[each.function],
-            kind,
-            site & ADDRESS,
-            self._names.comm_name(each.comm),
-            _or_none(each.peer),
-            _or_none(each.tag),
-            0 if time or frees else each.bytes,
-            each.wild,
-            each.repeats,
-            () if window else numbers,
-            _or_none(each.peer2),
-            _or_none(each.tag2),
-            struct.unpack("<d", struct.pack("<q", each.bytes))[0] if time else 0.0,
-            numbers if window else (),
-            bool(each.odd),
-            each.bytes if frees else 0,
-            types(site),
-            failure(each.failed),
-        )
+    @property
+    def reading(self) -> Reading:
+        """All that was read so far."""
+        known = self._sites, self._names
+        return Reading(self.library, self._log, self.rank, self.count, *known)
 
     # ---- communicators ---------------------------------------------------------------------------
 
@@ -481,10 +410,6 @@ def _header(file: FileIO) -> LogHeader:
     if header.doing is None or os.pread(file.fileno(), clock.LOG_SIZE, 0) == data:
         return header
     return replace(header, doing=None, doing_failed="")
-
-
-def _or_none(number: int) -> int | None:
-    return None if number == NONE else number
 
 
 def _up_to_the_cut(file: FileIO, header: LogHeader) -> LogHeader:

@@ -2,49 +2,85 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
-from crdebug.native.recorder.mpi_types import KIND, NO_TYPES
-from crdebug.timeline.calls import Call, Kind
+from crdebug.native.recorder.mpi_types import KIND, Types
+from crdebug.timeline.calls import Call, Calls, Head, Kind, entered_last
 from crdebug.timeline.findings import Finding, Spot, Weight
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.tables import UNMATCHED
 
-_OF_PROBED = ("MPI_Mrecv", "MPI_Imrecv")
 _BOTH = (Kind.SENDRECV, Kind.POST_SENDRECV)
+_KINDS = (*dict.fromkeys(KIND.values()),)
+_NUMBERS = {name: 1 + _KINDS.index(kind) for name, kind in KIND.items()}  # 0: not known
+_ROWS = 1 << 16  # that are looked at together
 
 
-def mistyped(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Finding]:
+def mistyped(matching: Matching, calls: Mapping[int, Calls]) -> Iterator[Finding]:
     """Of data without a byte nothing is said, nor where an element's type is not known."""
-    typed = {
-        rank: {call.tick: call for call in each if call.types != NO_TYPES}
-        for rank, each in calls.items()
-    }
-    used = {call.types for each in typed.values() for call in each.values()}
+    used = {types for each in calls.values() for types in each.types()}
     if len({KIND[name] for each in used for name in (each.type, each.second) if name}) < 2:
         return
+    sent: dict[int, array[int]] = {}  # by sender and row
     for rank, state in sorted(matching.ranks.items()):
-        receives = state.receives
-        mine = typed.get(rank, {})
-        yield from _accesses(mine.values())
+        if rank not in calls:
+            continue
+        yield from _accesses(calls[rank].of(Kind.RMA))
         # what a matched probe has taken, MPI_Mrecv says the type of
-        probed = {
-            state.grabbed(tick): call for tick, call in mine.items() if call.name in _OF_PROBED
-        }
-        for row, partner in enumerate(receives.partner):
-            sender = receives.peer[row]
-            if partner == UNMATCHED or sender not in matching.ranks:
-                continue
-            sends = matching.ranks[sender].sends
-            taken = probed.get(row) or mine.get(receives.tick[row])
-            sent = typed.get(sender, {}).get(sends.tick[partner])
-            if taken is None or sent is None or not sends.bytes[partner]:
-                continue
-            here = taken.types.second if taken.kind in _BOTH else taken.types.type
-            there = sent.types.type
-            if here and there and KIND[here] != KIND[there]:
-                says = f"receives {here}, but {there} comes from"
-                yield Finding(Weight.WRONG, _spot(taken), says, _spot(sent))
+        grabs = [*state.grabs()]
+        probed = {row: tick for tick, row in grabs}
+        receives = state.receives
+        for first in range(0, len(receives.tick), _ROWS):
+            rows = slice(first, first + _ROWS)
+            taken = _numbers(calls[rank].heads(receives.tick[rows]), received=True)
+            senders, partners = receives.peer[rows], receives.partner[rows]
+            for at, (here, sender, partner) in enumerate(
+                zip(taken, senders, partners, strict=True)
+            ):
+                if partner == UNMATCHED or sender not in calls:
+                    continue
+                if first + at in probed:
+                    tick = probed[first + at]
+                    (here,) = _numbers(calls[rank].heads([tick]), received=True)
+                if sender not in sent:
+                    sent[sender] = _sent(calls[sender], matching.ranks[sender].sends.tick)
+                there = sent[sender][partner]
+                if not here or not there or here == there:
+                    continue
+                sends = matching.ranks[sender].sends
+                if sends.bytes[partner]:
+                    tick = probed.get(first + at, receives.tick[first + at])
+                    yield from _differ(calls[rank], tick, calls[sender], sends.tick[partner])
+
+
+def _numbers(heads: Sequence[Head | None], *, received: bool) -> Iterator[int]:
+    """Of the kind of the type of each one; 0 where it is not known."""
+    known: dict[int, int] = {}  # by identity: most are the same few
+    for each in heads:
+        if id(each) not in known:
+            name = _type(each.kind, each.types, received=received) if each is not None else ""
+            known[id(each)] = _NUMBERS.get(name, 0)
+        yield known[id(each)]
+
+
+def _type(kind: Kind, types: Types, *, received: bool) -> str:
+    return types.second if received and kind in _BOTH else types.type
+
+
+def _sent(calls: Calls, ticks: Sequence[int]) -> array[int]:
+    found = array("B")
+    for first in range(0, len(ticks), _ROWS):
+        found.extend(_numbers(calls.heads(ticks[first : first + _ROWS]), received=False))
+    return found
+
+
+def _differ(receiver: Calls, tick: int, sender: Calls, sent: int) -> Iterator[Finding]:
+    taken, came = entered_last(receiver, tick), entered_last(sender, sent)
+    assert taken is not None and came is not None, "their heads are on record"
+    here = _type(taken.kind, taken.types, received=True)
+    says = f"receives {here}, but {came.types.type} comes from"
+    yield Finding(Weight.WRONG, _spot(taken), says, _spot(came))
 
 
 def _accesses(calls: Iterable[Call]) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.instant import BEGINNING, Cut, Instant
-from crdebug.timeline.calls import Call, Kind, entered_by
+from crdebug.timeline.calls import Call, Calls, Kind, entered_last
 from crdebug.timeline.cuts import latest_cut, past
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.needs import NEVER
@@ -30,7 +30,8 @@ from crdebug.timeline.tables import ANY_SOURCE, ANY_TAG, SYNCHRONOUS, UNMATCHED
 # times as the square of the number of ranks goes into this.
 _TRIES = 50
 _WORK = 1_000_000
-
+_SENDS = 1_000_000  # of each rank, the first ones
+_ROWS = 1 << 16  # that are looked at together
 
 _Way = tuple[int, int, int | None]  # receiver, communicator, tag; None: any
 
@@ -64,7 +65,7 @@ class _Choice:
     known: int = NEVER
 
 
-def races(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Race]:
+def races(matching: Matching, calls: Mapping[int, Calls]) -> Iterator[Race]:
     """At most one for each source line of each rank, in the order of ranks; of many ranks, not of
     all.
 
@@ -76,10 +77,10 @@ def races(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[R
     left = max(_WORK // max(len(ends), 1) ** 2, 2)
     for rank in sorted(matching.ranks):
         tries: Counter[int] = Counter()
-        for choice in _choices(matching, rank, calls[rank], sent):
+        for choice in _choices(matching, rank, calls[rank], sent, tries):
             site = choice.call.site
             tries[site] += 1
-            fitting = _fitting(matching, rank, choice, sent) if tries[site] <= _TRIES else []
+            fitting = _fitting(matching, rank, choice, sent)
             if not fitting:
                 continue
             if left == 0:
@@ -109,8 +110,9 @@ class _Sent:
         if sender not in self._by_sender:
             found: defaultdict[_Way, list[tuple[int, int]]] = defaultdict(list)
             sends = self._matching.ranks[sender].sends
+            those = slice(_SENDS)
             for at, (receiver, cancelled) in enumerate(
-                zip(sends.peer, sends.cancelled, strict=True)
+                zip(sends.peer[those], sends.cancelled[those], strict=True)
             ):
                 partner = sends.partner[at]
                 each = NEVER if partner == UNMATCHED else partner, sends.tick[at]
@@ -121,30 +123,53 @@ class _Sent:
 
 
 def _choices(
-    matching: Matching, rank: int, calls: Sequence[Call], sent: _Sent
+    matching: Matching, rank: int, calls: Calls, sent: _Sent, tries: Mapping[int, int]
 ) -> Iterator[_Choice]:
-    """What a rank has got of messages that anyone could have sent."""
+    """What a rank has got of messages that anyone could have sent.
+
+    tries: how many of a site were looked at, which grows meanwhile.
+    """
     receives = matching.ranks[rank].receives
-    for row, wild in enumerate(receives.wild):
-        partner, done = receives.partner[row], receives.done[row]
-        if not wild & ANY_SOURCE or partner == UNMATCHED or done == NEVER:
+    for row, site in _wild(matching, rank, calls):
+        if tries[site] >= _TRIES:
             continue
-        at = entered_by(calls, receives.tick[row])
-        if at and not receives.cancelled[row]:
-            source = receives.peer[row]
-            sends = matching.ranks[source].sends
-            tag = None if wild & ANY_TAG else receives.tag[row]
-            known = sends.done[partner] if sends.mode[partner] == SYNCHRONOUS else NEVER
-            what = receives.comm[row], source, sends.tick[partner], tag, row, done, known
-            yield _Choice(calls[at - 1], *what)
-    for call in calls:
+        call = entered_last(calls, receives.tick[row])
+        assert call is not None, "its site is on record"
+        source, partner = receives.peer[row], receives.partner[row]
+        sends = matching.ranks[source].sends
+        tag = None if receives.wild[row] & ANY_TAG else receives.tag[row]
+        known = sends.done[partner] if sends.mode[partner] == SYNCHRONOUS else NEVER
+        done = receives.done[row]
+        yield _Choice(call, receives.comm[row], source, sends.tick[partner], tag, row, done, known)
+    for call in calls.of(Kind.PROBE):
         peer = call.peer
-        if call.kind is Kind.PROBE and call.wild & ANY_SOURCE and peer in matching.ranks:
+        if call.kind is not Kind.PROBE or tries[call.site] >= _TRIES:
+            continue
+        if call.wild & ANY_SOURCE and peer in matching.ranks:
             comm, row = matching.number_of(call.comm), receives.tick.first_at(call.tick)
             tag = None if call.wild & ANY_TAG else call.tag
             seen = sent.first(peer, rank, comm, call.tag, row)
             if seen is not None:
                 yield _Choice(call, comm, peer, seen, tag, row, call.tick)
+
+
+def _wild(matching: Matching, rank: int, calls: Calls) -> Iterator[tuple[int, int]]:
+    """The rows and sites of receives from anyone that have got a message."""
+    receives = matching.ranks[rank].receives
+    for first in range(0, len(receives.wild), _ROWS):
+        rows = slice(first, first + _ROWS)
+        columns = receives.wild, receives.partner, receives.done, receives.cancelled
+        each = enumerate(zip(*(column[rows] for column in columns), strict=True), first)
+        found = [
+            row
+            for row, (wild, partner, done, cancelled) in each
+            if wild & ANY_SOURCE and partner != UNMATCHED and done != NEVER and not cancelled
+        ]
+        for row, head in zip(
+            found, calls.heads([receives.tick[row] for row in found]), strict=True
+        ):
+            if head is not None:
+                yield row, head.site
 
 
 def _fitting(matching: Matching, rank: int, choice: _Choice, sent: _Sent) -> list[tuple[int, int]]:

@@ -155,10 +155,13 @@ class RankCalls:
 
     def grabbed(self, tick: int) -> int | None:
         """The receive that a matched probe took, by the tick of the MPI_(I)mrecv."""
-        column = self._struct.grabs  # of fives: the tick, the receive, and what is of no use here
+        return next((row for _, row, *_ in self._took("grabs", tick)), None)
+
+    def grabs(self) -> Iterator[tuple[int, int]]:
+        """All of these: ticks, in order, and receives."""
+        column = self._struct.grabs  # of fives: see `_took`
         data = column.data
-        at = bisect_left(range(column.count), tick, key=lambda n: data[5 * n])
-        return data[5 * at + 1] if at < column.count and data[5 * at] == tick else None
+        return ((data[5 * n], data[5 * n + 1]) for n in range(column.count))
 
 
 def ended(done: int) -> int | None:

@@ -10,11 +10,13 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.detached.check import of_logs
+from crdebug.timeline.calls import Calls, Kind
 from crdebug.timeline.check import Record, check
 from crdebug.timeline.findings import NOTHING, Merged, Weight, merged
 from crdebug.timeline.recorded import Recorded
 from harness.cli import argv, crdebug, finish, started
 from harness.layered import Layered
+from harness.listed import Listed
 from harness.matcher import library
 from harness.mpirun import command, run
 from harness.mpis import MPIS, Mpi
@@ -49,10 +51,15 @@ RIGHT: dict[str, tuple[object, ...]] = {
 }
 
 
-def found_in(job: Layered) -> list[Merged]:
-    job.run()
+def record_of(job: Layered) -> Recorded:
     recorded = Recorded(library())
     recorded.read(sorted(job.directory.iterdir()))
+    return recorded
+
+
+def found_in(job: Layered) -> list[Merged]:
+    job.run()
+    recorded = record_of(job)
     record = Record.of(recorded.matching, recorded.logs, job.ranks)
     assert record.at_end
     assert not record.caveats()
@@ -84,6 +91,24 @@ def test_of_a_right_program_nothing_is_called_wrong(program: str, mpi: Mpi, tmp_
     job = Layered(tmp_path / "time", program, *RIGHT[program], ranks=ranks, flags=flags, mpi=mpi)
     wrong = [each.text for each in found_in(job) if each.weight is not Weight.RACE]
     assert wrong == []
+    assert_answers_as_a_list(record_of(job).logs[0].calls)
+
+
+def assert_answers_as_a_list(calls: Calls) -> None:
+    """What is chosen of a log while it is read, is what one finds who looks at all of it."""
+    as_list = Listed([*calls])
+    for kind in Kind:
+        assert [*calls.of(kind)] == [*as_list.of(kind)]
+    ticks = [call.returned.tick for call in as_list]
+    for some in ticks, ticks[::7], [*range(1, ticks[-1] + 1)], ticks[-1:], ticks[:1] * 3:
+        assert [*calls.heads(some)] == as_list.heads(some)
+    assert [*calls.heads([0, ticks[-1] + 1])] == [None, None]
+    together, others = calls.together(), as_list.together()
+    assert together.keys() == others.keys()
+    for name, each in together.items():
+        assert [*each.numbers] == [*others[name].numbers]
+        pairs = {*zip(each.likes, others[name].likes, strict=True)}
+        assert len(pairs) == len({*each.likes}) == len({*others[name].likes})
 
 
 @pytest.mark.parametrize("mpi", DEBIANS, ids=lambda mpi: mpi.name)

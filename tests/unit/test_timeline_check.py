@@ -14,6 +14,7 @@ from crdebug.timeline.check import Record, check
 from crdebug.timeline.findings import concerning, merged, report
 from crdebug.timeline.log import Unfreed
 from crdebug.timeline.matching import Matching
+from harness.listed import listed
 from harness.matcher import library
 
 pytestmark = pytest.mark.unit
@@ -41,7 +42,7 @@ def lines(
     matching = Matching(library())
     matching.extend(calls, {"world": tuple(range(len(logs)))})
     record = Record(
-        *(matching, calls, len(logs)),
+        *(matching, listed(calls), len(logs)),
         unfinished=then,
         left=left or {},
         over=over,
@@ -118,7 +119,7 @@ def test_a_receive_that_nobody_completed() -> None:
     posted = Call(0, 0, "MPI_Irecv", Kind.POST_RECV, comm="world", peer=0, tag=7, bytes=4)
     (line,) = lines({0: [send(1)], 1: [posted]})
     assert line.startswith("[1] MPI_Irecv is not completed by MPI_Finalize")
-    cancel = Call(0, 0, "MPI_Cancel", Kind.OTHER)
+    cancel = Call(0, 0, "MPI_Cancel", Kind.CANCEL)
     assert lines({0: [send(1)], 1: [posted, cancel]}) == []
 
 
@@ -224,7 +225,7 @@ def test_of_a_record_that_is_not_whole_collectives_are_not_compared() -> None:
     calls = {0: numbered(0, [BARRIER]), 1: numbered(1, [BCAST])}
     matching = Matching(library())
     matching.extend(calls, {"world": (0, 1)})
-    record = Record(matching, calls, 2, RankSet.of([1]))
+    record = Record(matching, listed(calls), 2, RankSet.of([1]))
     assert check(record) == []
     assert record.caveats()[0] == "the record of 1 is not whole: collectives were not compared"
     assert report([]) == "nothing wrong is on record"
@@ -234,7 +235,7 @@ def test_only_what_is_about_these_ranks() -> None:
     calls = {rank: numbered(rank, [BARRIER if rank else BCAST]) for rank in range(3)}
     matching = Matching(library())
     matching.extend(calls, {"world": (0, 1, 2)})
-    found = check(Record(matching, calls, 3))
+    found = check(Record(matching, listed(calls), 3))
     assert len(found) == len(concerning(found, RankSet.of([0]))) == 1
     assert concerning(found, RankSet.of([2])) == []
 

@@ -11,6 +11,7 @@ from crdebug.timeline.calls import Call, Kind
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.races import races
 from crdebug.timeline.tables import ANY_SOURCE, ANY_TAG
+from harness.listed import listed
 from harness.matcher import library
 
 pytestmark = pytest.mark.unit
@@ -26,7 +27,7 @@ def found(*logs: Sequence[Call]) -> list[tuple[int, int, int, tuple[int, ...]]]:
     matching.extend(calls, {"world": tuple(range(len(logs)))})
     return [
         (race.call.rank, race.call.tick, race.source, tuple(rank for rank, _ in race.others))
-        for race in races(matching, calls)
+        for race in races(matching, listed(calls))
     ]
 
 

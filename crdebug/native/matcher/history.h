@@ -62,6 +62,7 @@ enum special {
     F_RECEIVES = 1 << 19,  /* Precv_init */
     F_READIES = 1 << 20,   /* Pready*: `completes` is the request that it is about */
     F_ARRIVED = 1 << 21,   /* Parrived: the same */
+    F_SAME_SIZE = 1 << 22, /* a collective in which all members give as many bytes */
 };
 
 struct function {

@@ -6,7 +6,6 @@
 
 #include "history_log.h"
 
-#define STEP 256 /* calls between two places from which reading can begin */
 #define NOBODY (-1)
 #define DAMAGED (-2)
 #define OTHER_JOB UINT32_MAX
@@ -347,28 +346,6 @@ EXPORTED int64_t crdebug_log_read(struct log *log, struct history *history,
         else history_read(history, &call);
     }
     return NOBODY;
-}
-
-/* Calls by their numbers, from 0; as many as are written to `calls`. completes: of all of them. */
-EXPORTED uint64_t crdebug_log_calls(struct log *log, const struct function *functions,
-                                    uint64_t first, uint64_t count, struct call *calls,
-                                    struct column *completes) {
-    struct column own = {0};
-    uint64_t number = first - first % STEP,
-             end = first + count < log->calls ? first + count : log->calls;
-    completes->count = 0;
-    if (first >= end) return 0;
-    struct cursor at = AT(log->marks, struct cursor, first / STEP);
-    while (number < end) {
-        struct call call;
-        log_next(log, &at, functions, &call, &own, NULL);
-        if (call.function == DEFINITION || number++ < first) continue;
-        for (uint64_t k = 0; k < call.completes_count; k++)
-            PUSH(*completes, int64_t, call.completes[k]);
-        calls[number - 1 - first] = call;
-    }
-    column_free(&own);
-    return end - first;
 }
 
 struct progress {

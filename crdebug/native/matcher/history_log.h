@@ -6,6 +6,7 @@
 #include "history_comms.h"
 
 #define DEFINITION 0
+#define STEP 256 /* calls between two places from which reading can begin */
 #define PROC_NULL 1
 #define TAG_MOST ((1u << 28) - 1) /* this, or more: the true values follow */
 #define PEER_MOST ((1u << 20) - 1)

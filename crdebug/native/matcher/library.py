@@ -72,7 +72,8 @@ class Function(Structure):
     RECEIVES,
     READIES,
     ARRIVED,
-) = (1 << n for n in range(22))
+    SAME_SIZE,
+) = (1 << n for n in range(23))
 
 
 class CallStruct(Structure):
@@ -158,6 +159,12 @@ class Cursor(Structure):
     """A place in a log: the last tick before it, its record, and the requests posted before it."""
 
     _fields_: ClassVar = [("tick", c_int64), *_fields(c_uint64, "place posted")]
+
+
+class SeriesStruct(Structure):
+    """struct series: the collectives of one communicator in a log."""
+
+    _fields_: ClassVar = _fields(Longs, "numbers likes")
 
 
 class KeptStruct(Structure):
@@ -347,6 +354,10 @@ class Library:
         self.log_close = bind("log_close", None, void)
         self.log_define = bind("log_define", None, void, index, number, ranks, index)
         self.log_read = bind("log_read", number, void, void, table, index, index)
-        self.log_calls = bind("log_calls", index, void, table, index, index, call, column)
+        choice = (*[index] * 3, call, column, POINTER(number))
+        self.log_calls = bind("log_calls", index, void, table, *choice)
+        self.log_heads = bind("log_heads", None, void, table, POINTER(number), index, ranks)
+        self.log_together = bind("log_together", None, void, table, column)
+        self.together_free = bind("together_free", None, column)
         self.log_progress = bind("log_progress", None, void, POINTER(Progress))
         self.log_definition = bind("log_definition", None, void, index, POINTER(Definition))
