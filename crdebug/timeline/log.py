@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from crdebug.base.errors import NotAvailable
 from crdebug.base.instant import BEGINNING, Instant
+from crdebug.base.ranks import RankSet
 from crdebug.native.matcher.library import (
     DAMAGED,
     Column,
@@ -394,6 +395,7 @@ def damaged(path: Path, what: str) -> NotAvailable:
     """The error for a log that the layer cannot have written. what: the damaged part."""
     return NotAvailable(
         f"{path} is damaged: {what} cannot have been written so",
+        ranks=RankSet.of([int(path.name)]) if path.name.isdigit() else None,
         hint="the program may have written over its record; 'restart N' needs none",
     )
 

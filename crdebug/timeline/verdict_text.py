@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 from crdebug.base.ranks import RankSet
 from crdebug.native.recorder.doing import Peer, Tag
-from crdebug.timeline.asked import Asked
+from crdebug.timeline.asked import Asked, Way
 from crdebug.timeline.calls import Kind
 from crdebug.timeline.knots import Option
 from crdebug.timeline.meetings import Meeting
@@ -226,18 +226,20 @@ _VERBS = {
 
 
 def _not_waiting(verdict: Verdict, shown: Mapping[int, Standing]) -> Iterator[str]:
-    classes: dict[tuple[State, str, str, str], list[int]] = {}
+    classes: dict[tuple[State, str, bool, str, str], list[int]] = {}
     for rank, each in shown.items():
         if rank not in verdict.needs:
             call = each.asked.call if each.asked is not None else ""
-            classes.setdefault((each.state, call, each.place, each.note), []).append(rank)
+            known = each.asked is None or not each.asked.blind or each.asked.way is not Way.BLOCKS
+            classes.setdefault((each.state, call, known, each.place, each.note), []).append(rank)
     listed = sorted(classes.items(), key=lambda item: min(item[1]))
-    for (state, call, place, note), ranks in listed[:_STATES]:
+    for (state, call, known, place, note), ranks in listed[:_STATES]:
         verb = _VERBS[state][len(ranks) > 1]
         if state is State.IN_MPI:
             verb += f" {call or 'MPI'}"
             where = f" ({place})" if place else ""
-            where += ", and can go on" if call else ""
+            goes_on = ", and can go on" if known else ", and may wait: the record is not known"
+            where += goes_on if call else ""
         else:
             where = f" in {place}" if place and state is State.COMPUTES else ""
         seconds = min(shown[rank].seconds or 0 for rank in ranks)

@@ -128,14 +128,17 @@ def test_to_ticks_and_a_mark(home: Path, program: Path) -> None:
     advect.went_to(part, reference(program, 200))
 
 
+@pytest.mark.sweep  # of test_travel_examples
 def test_from_one_end_of_a_message_to_the_other(home: Path, program: Path) -> None:
     advect.followed_messages(advect.parts(play(home, "messages.crdebug", program, 200)))
 
 
+@pytest.mark.sweep  # of test_travel_examples
 def test_since_when(home: Path, program: Path) -> None:
     advect.bisected(advect.parts(play(home, "bisect.crdebug", program, 400)))
 
 
+@pytest.mark.sweep  # of test_travel_examples
 def test_backwards_like_forwards(home: Path, program: Path) -> None:
     advect.went_backwards(advect.parts(play(home, "reverse.crdebug", program, 200)))
 

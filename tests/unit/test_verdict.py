@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 from scenes import MANY, barrier, graphs, receive, scene
 
@@ -188,6 +190,16 @@ def test_sends_that_may_be_buffered_are_perhaps_a_deadlock() -> None:
         "0 → 1 → 0: perhaps a deadlock; it is one if they are still there in a moment",
     ]
     assert told(scene(sends, still=(0, 1)))[2] == "0 → 1 → 0: a deadlock, whatever else happens"
+
+
+def test_of_a_rank_whose_record_is_not_known_nothing_is_claimed() -> None:
+    of = scene([replace(barrier(rank), blind=True) for rank in range(2)])
+    assert told(of)[0] == "0-1 are in MPI_Barrier (a.c:5), and may wait: the record is not known"
+    polls = scene([Asked(0, 9, "MPI_Test", blind=True), Asked(1, 9, "MPI_Isend", blind=True)])
+    assert told(polls)[:2] == [
+        "0 is in MPI_Test (a.c:5), and can go on",
+        "1 is in MPI_Isend (a.c:5), and can go on",
+    ]
 
 
 def test_a_receive_from_anyone() -> None:
