@@ -10,7 +10,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.job import clocks
-from crdebug.job.directory import JobDirectory, has_ended, is_alive
+from crdebug.job.directory import RECORDS, JobDirectory, has_ended, is_alive
 from crdebug.job.ranks_there import await_ranks
 from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
@@ -25,8 +25,8 @@ _LINES = 20.0  # seconds that addr2line may take for big programs
 async def checked(job: str, settings: Settings) -> str:
     """As lines. Nothing is stopped for it.
 
-    Raises NotAvailable for a job without a record; BadInput, Refused for one that has ended and
-    whose record was not kept.
+    Raises NotAvailable for a job without a record, also if it has ended and none was kept;
+    BadInput if there was no such job; Refused for one that has ended and is not forgotten yet.
     """
     directory = JobDirectory(job)
     library = await load(settings.compiler)
@@ -34,7 +34,13 @@ async def checked(job: str, settings: Settings) -> str:
         state = directory.read()
     except BadInput:
         if not directory.last_record.is_dir():
-            raise
+            if directory.last_end is None:
+                raise
+            raise NotAvailable(
+                f"no record is kept of job '{job}', which {directory.last_end}",
+                hint=f"those of the last jobs are, up to {RECORDS >> 20} MiB in all; 'crdebug run "
+                "--report' checks one of any length as the job ends",
+            ) from None
         return await of_logs([*directory.last_record.iterdir()], library, over=True)
     if not state.layer:
         raise NotAvailable(

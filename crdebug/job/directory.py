@@ -49,7 +49,7 @@ BESIDE = "beside"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}\Z")
 _NUMBER = re.compile(r"[0-9]{1,9}\Z")
 _REMEMBERED = 100
-_RECORDS = 256 << 20  # bytes of the logs that are kept of jobs that are forgotten
+RECORDS = 256 << 20  # bytes of the logs that are kept of jobs that are forgotten
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,7 +217,7 @@ class JobDirectory:
         try:
             return decode((self.path / "job.json").read_bytes(), self.path / "job.json")
         except FileNotFoundError:
-            if (end := _read_if_there(self._epitaph)) is not None:
+            if (end := self.last_end) is not None:
                 raise BadInput(
                     f"job '{self.name}' {end}", hint="it left no checkpoint to bring it back from"
                 ) from None
@@ -326,6 +326,12 @@ class JobDirectory:
     def _epitaph(self) -> Path:
         return state_home() / "ended" / self.name
 
+    @property
+    def last_end(self) -> str | None:
+        """How the last job of this name has ended, once it is forgotten, as `how_it_ended` says it;
+        None if nobody knows any more."""
+        return _read_if_there(self._epitaph)
+
     def _remember_its_end(self) -> None:
         """Keep the way it ended, in case somebody asks once the job is forgotten; only for the
         newest jobs."""
@@ -350,12 +356,12 @@ class JobDirectory:
             if record.layer and not logs.is_dir():
                 return  # kept already, by a crdebug that was killed before it forgot the job
             shutil.rmtree(place, ignore_errors=True)
-            if not logs.is_dir() or _allocated(logs) > _RECORDS:
+            if not logs.is_dir() or _allocated(logs) > RECORDS:
                 return
             owners.make_private(place.parent)
             logs.rename(place)
             known = sorted(place.parent.iterdir(), key=lambda each: each.stat().st_mtime)
-            room = _RECORDS
+            room = RECORDS
             for path in reversed(known):
                 room -= _allocated(path)
                 if room < 0:

@@ -17,7 +17,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from crdebug.timeline.calls import Call, entered_last
+from crdebug.timeline.calls import Call, entered_by, entered_last
 from crdebug.timeline.collectives import Shape
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.needs import NEVER
@@ -96,7 +96,8 @@ _Runners = Mapping[int, _Runner]
 def unsafe(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Unsafe]:
     """calls: of all ranks, from the beginning."""
     matching.settle()
-    runners = {rank: _Runner(each) for rank, each in sorted(calls.items())}
+    looked = {rank: each[: entered_by(each, _TICKS)] for rank, each in sorted(calls.items())}
+    runners = {rank: _Runner(each) for rank, each in looked.items()}
     for rank, runner in runners.items():
         _messages(matching, rank, runner)
     _collectives(matching, runners)

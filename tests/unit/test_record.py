@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.base.errors import BadInput, Refused, StoreError
+from crdebug.base.errors import BadInput, NotAvailable, Refused, StoreError
+from crdebug.base.settings import Settings
+from crdebug.detached.check import checked
 from crdebug.job import clocks
 from crdebug.job.directory import (
     JobDirectory,
@@ -309,6 +311,17 @@ def test_the_end_of_a_job_is_reported_even_once_it_is_forgotten(
             str(caught.value) == f"job 'heat' {said} (it left no checkpoint to bring it back from)"
         )
     assert a_job().read() == a_record()
+
+
+async def test_check_says_that_no_record_of_it_is_kept(home: Path) -> None:
+    directory = a_job(**OVER)
+    (directory.new_run(1) / "events").write_text("ranks 4\nexit 3\n")
+    directory.forget_if_over()
+    says = r"no record is kept of job 'heat', which has ended with status 3 \(.*256 MiB"
+    with pytest.raises(NotAvailable, match=says):
+        await checked("heat", Settings())
+    with pytest.raises(BadInput, match="there is no job 'other'"):
+        await checked("other", Settings())
 
 
 def test_so_many_ends_are_remembered_and_no_more(
