@@ -14,7 +14,7 @@ from crdebug.job.directory import RECORDS, JobDirectory, has_ended, is_alive
 from crdebug.job.ranks_there import await_ranks
 from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
-from crdebug.node import proc
+from crdebug.node import memory, proc
 from crdebug.timeline.check import Record, check
 from crdebug.timeline.findings import Finding, merged, report, sites_of
 from crdebug.timeline.recorded import Recorded
@@ -66,14 +66,17 @@ async def of_logs(
     pids: Mapping[int, int] | None = None,
 ) -> str:
     """The same of logs. files: all of their directory. over: the job has ended. pids: by rank, of
-    the processes while they are there."""
-    recorded = Recorded(library)
-    recorded.read(files)
+    the processes while they are there. Raises NotAvailable if all are
+    damaged, Refused if they are too long for this machine."""
+    recorded, damaged = Recorded.sound(library, files, memory.available() // 2)
+    if damaged and not recorded.logs:
+        raise damaged[0]
     size = max((log.world for log in recorded.logs.values()), default=len(pids or ()))
     record = Record.of(recorded.matching, recorded.logs, size, over=over)
     found = check(record)
     lines = await _lines(found, files, pids)
-    return report(merged(found, lambda *site: lines.get(site, "")), record.caveats())
+    caveats = [*map(str, damaged), *record.caveats()]
+    return report(merged(found, lambda *site: lines.get(site, "")), caveats)
 
 
 async def _lines(

@@ -17,8 +17,7 @@ from crdebug.job.sight import Look, look, sight, without_record
 from crdebug.job.verdict_lines import in_words
 from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
-from crdebug.node import proc
-from crdebug.timeline.matching import Matching
+from crdebug.node import memory, proc
 from crdebug.timeline.recorded import Recorded
 from crdebug.timeline.verdict import Standing, Verdict, judge
 
@@ -54,28 +53,40 @@ async def told(
     size = _size(found)
     recorded = Recorded(library)
 
+    def read() -> list[str]:
+        """The record as it is now; what of it cannot be used."""
+        nonlocal recorded
+        try:
+            try:
+                room = memory.available() // 2
+                if recorded.read(logs(), room=room):
+                    raise recorded.too_long(room)
+                return []
+            except NotAvailable:
+                recorded, damaged = Recorded.sound(library, logs(), memory.available() // 2)
+                return [f"what it did before is not known: {error}" for error in damaged]
+        except (CrdebugError, OSError) as error:
+            recorded = Recorded(library)
+            return [f"the record cannot be used: {error}"]
+
     def see(
         seconds: Mapping[int, float], still: frozenset[int]
-    ) -> tuple[Verdict, dict[int, Standing], dict[int, Look], str]:
-        before, problem = look(found, debugged=False), ""
-        try:
-            recorded.read(logs())
-            known, matching = recorded.logs, recorded.matching
-        except (CrdebugError, OSError) as error:
-            known, matching, problem = {}, Matching(library), f"the record cannot be used: {error}"
+    ) -> tuple[Verdict, dict[int, Standing], dict[int, Look], list[str]]:
+        before, problems = look(found, debugged=False), read()
         after = look(found, debugged=False)
-        scene, standings = sight(before, after, known, matching, size, seconds, still)
-        return judge(scene, standings), standings, after, problem
+        known = recorded.logs, recorded.matching
+        scene, standings = sight(before, after, *known, size, seconds, still)
+        return judge(scene, standings), standings, after, problems
 
-    verdict, standings, seen, problem = see({}, frozenset())
+    verdict, standings, seen, problems = see({}, frozenset())
     doubtful = verdict.perhaps - verdict.proved
     if doubtful:
         pids = {each.rank: each.pid for each in found if each.rank in doubtful}
         still = await _those_that_stay(pids, seen, lambda: look(found, debugged=False))
-        verdict, standings, seen, problem = see({}, still)
+        verdict, standings, seen, problems = see({}, still)
     pids = {each.rank: each.pid for each in found}
     said = await in_words(verdict, standings, pids, recorded.logs)
-    return [*said, *([problem] if problem else without_record(seen, recorded.logs))]
+    return [*said, *(problems or without_record(seen, recorded.logs))]
 
 
 def _size(found: Sequence[RankClock]) -> int:

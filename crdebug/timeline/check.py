@@ -196,9 +196,9 @@ def _unreceived(record: Record) -> Iterator[Finding]:
 def _incomplete(record: Record) -> Iterator[Finding]:
     """Receives that were posted and never completed. Of sends the calls do not say it: an MPI may
     give one request for several that are complete at once; see `_unfreed`."""
-    for rank, state in sorted(record.matching.ranks.items()):
-        calls = record.calls[rank]
-        if not record.at_end or _cancels(calls):
+    for rank, calls in sorted(record.calls.items()):
+        state = record.matching.ranks.get(rank)
+        if state is None or not record.at_end or _cancels(calls):
             continue
         receives, freed = state.receives, {call.frees for call in calls.of(Kind.OTHER)}
         for row, done in enumerate(receives.done):

@@ -27,8 +27,9 @@ class Meeting:
     """The `number`-th collective of a communicator (from 0).
 
     name: as the first rank called it. inside: those that are in it now. missing: members that have
-    not come. gone: those that have left it, or only posted it, with their calls; None where that is
-    not on record. root: a world rank, or less than 0.
+    not come, but for those that may be in it though their record does not say it. gone: those that
+    have left it, or only posted it, with their calls; None where that is not on record. root: a
+    world rank, or less than 0.
     """
 
     comm: str
@@ -138,10 +139,14 @@ class Meetings:
         self._inside: dict[tuple[str, int], dict[int, Asked]] = {}
         self._members: dict[str, tuple[int, ...]] = {}
         self._cached: dict[str, Mapping[int, Column]] = {}
+        # Those of whom it is not known how often they were there before: by communicator and call.
+        self._perhaps: dict[tuple[str, str], set[int]] = {}
         for each in asked.values():
             place = self._place(each)
             if place is not None:
                 self._inside.setdefault(place, {})[each.rank] = each
+            if each.blind and each.comm:
+                self._perhaps.setdefault((each.comm, each.call), set()).add(each.rank)
 
     def members(self, comm: str) -> tuple[int, ...]:
         """World ranks; empty while they are unknown."""
@@ -196,10 +201,9 @@ class Meetings:
             root, shape = Peer.NONE, Shape.NOBODY
         if comm == "(finalize)":  # it need not be a barrier
             shape = Shape.NOBODY
-        missing = tuple(
-            rank for rank in members if rank not in inside and self._entered(comm, rank) <= number
-        )
-        absent = {*inside, *missing}
+        perhaps = self._perhaps.get((comm, name), set())
+        absent = {rank for rank in members if self._entered(comm, rank) <= number} | {*inside}
+        missing = tuple(rank for rank in members if rank in absent - perhaps and rank not in inside)
         gone = {rank: self._call(comm, rank, number) for rank in members if rank not in absent}
         return Meeting(comm, number, name, shape, root, inside, gone, members, missing)
 

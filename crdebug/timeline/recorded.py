@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
-from crdebug.base.errors import NotAvailable
+from crdebug.base.errors import NotAvailable, Refused
 from crdebug.native.matcher.library import Library
 from crdebug.timeline.log import RankLog, damaged, has_begun
 from crdebug.timeline.matching import Matching
@@ -22,6 +23,30 @@ class Recorded:
         self._library = library
         self.matching = Matching(library)
         self.logs: dict[int, RankLog] = {}
+
+    @classmethod
+    def sound(
+        cls, library: Library, paths: Iterable[Path], room: float = float("inf")
+    ) -> tuple[Recorded, Sequence[NotAvailable]]:
+        """All that these logs have now, but for those that are damaged; and their errors.
+
+        room: bytes of memory that it may take.  Raises NotAvailable if it is nobody's log, Refused
+        if there is too little room, OSError.
+        """
+        left, errors = [*paths], list[NotAvailable]()
+        while True:
+            found = cls(library)
+            try:
+                if found.read(left, room=room):
+                    raise found.too_long(room)
+                return found, errors
+            except NotAvailable as error:
+                names = {str(rank) for rank in error.ranks or ()}
+                sound = [path for path in left if path.name not in names]
+                if len(sound) == len(left):
+                    raise
+                left = sound
+                errors.append(error)
 
     def look(self, paths: Iterable[Path]) -> None:
         """Find out how long the logs are. Their files are named by rank.
@@ -65,13 +90,22 @@ class Recorded:
         """How many records there are that have not been read."""
         return sum(log.unread for log in self.logs.values())
 
+    def too_long(self, room: float, hint: str | None = None) -> Refused:
+        """The error where not all of it has room in so many bytes. hint: what to do then."""
+        needed = self.unread * BYTES_A_CALL >> 20
+        return Refused(
+            f"the record is too long for this machine: {self.unread} records are not read yet, "
+            f"which may take {needed} MiB, and half of {int(room) >> 19} MiB is free for them",
+            hint=hint,
+        )
+
     def _look(self, named: dict[int, Path]) -> bool:
         for rank, path in named.items():
             if rank not in self.logs and has_begun(path):
                 self.logs[rank] = RankLog(path, self._library, self.matching)
         same = all(log.look() for log in self.logs.values())
-        worlds = {log.world for log in self.logs.values()}
+        worlds = Counter(log.world for log in self.logs.values()).most_common(1)
         for rank, log in self.logs.items():
-            if log.rank != rank or len(worlds) > 1:
+            if log.rank != rank or log.world != worlds[0][0]:
                 raise damaged(log.path, "its header")
         return same

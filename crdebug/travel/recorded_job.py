@@ -23,7 +23,7 @@ from crdebug.node import memory
 from crdebug.timeline.kept import load
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
-from crdebug.timeline.recorded import BYTES_A_CALL, Recorded
+from crdebug.timeline.recorded import Recorded
 
 
 class RecordedJob:
@@ -105,13 +105,8 @@ class RecordedJob:
         room = memory.available() // 2
         more = self.so_far.read(self._log_files(), seconds, room)
         if more and seconds == math.inf:
-            left = self.so_far.unread
-            raise Refused(
-                f"the record is too long for this machine: {left} records are not read yet, "
-                f"which may take {left * BYTES_A_CALL >> 20} MiB, and half of {room >> 19} MiB "
-                "is free for them",
-                hint="'restart' goes back to a checkpoint without it",
-            )
+            hint = "'restart' goes back to a checkpoint without it"
+            raise self.so_far.too_long(room, hint)
         return more
 
     def _log_files(self) -> Iterator[Path]:

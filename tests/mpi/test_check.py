@@ -10,6 +10,7 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.detached.check import of_logs
+from crdebug.job.directory import JobDirectory
 from crdebug.timeline.calls import Calls, Kind
 from crdebug.timeline.check import Record, check
 from crdebug.timeline.findings import NOTHING, Merged, Weight, merged
@@ -156,6 +157,31 @@ async def test_of_a_job_that_was_killed_the_calls_are_told_that_it_was_in() -> N
     told = (await crdebug("check", "stuck")).stdout
     assert re.search(r"\[0-2\] MPI_Barrier \(hangs.c:\d+\) had not returned", told), told
     assert re.search(r"\[3\] MPI_Recv \(hangs.c:\d+\) had not returned", told), told
+
+
+async def test_if_the_record_of_a_rank_is_damaged_those_of_the_others_are_used() -> None:
+    job = command(build("hangs"), "--mode", "member", ranks=4)
+    with started("run", "--no-debugger", "--record", "--name", "stuck", "--", *job) as running:
+        said, deadline = "", Deadline(60)
+        while "whatever else happens" not in said and deadline.left > 0:
+            said = (await asyncio.to_thread(run, argv("why", "stuck"))).stdout
+        directory = JobDirectory("stuck")
+        with (directory.run(1) / "time/1").open("r+b") as log:
+            log.seek(8)
+            log.write(b"\xff" * 8)
+        damaged = r"rank 1: .*/1 is damaged: its header"
+        told = (await crdebug("why", "stuck")).stdout.splitlines()
+        assert re.fullmatch(r"0-2 wait in MPI_Barrier .* for 3, since tick \d+", told[0]), told
+        assert "0 → 3 → 0: a deadlock, whatever else happens" in told
+        assert re.match("what it did before is not known: " + damaged, told[-1]), told
+        told = (await crdebug("check", "stuck")).stdout.splitlines()
+        assert re.match(r"\(" + damaged, told[-3]), told
+        assert "(there is no record of 1: collectives were not compared)" in told
+        await crdebug("kill", "stuck")
+        await finish(running)
+    told = (await crdebug("check", "stuck")).stdout.splitlines()
+    assert re.match(r"  \[0,2\] MPI_Barrier \(hangs.c:\d+\) had not returned", told[1]), told
+    assert any(re.match(r"\(" + damaged, line) for line in told), told
 
 
 async def test_a_standstill_is_in_the_log_of_a_batch_run(

@@ -202,6 +202,15 @@ def test_of_a_rank_whose_record_is_not_known_nothing_is_claimed() -> None:
     ]
 
 
+def test_a_rank_whose_record_is_not_known_may_be_in_the_collective_of_the_others() -> None:
+    of = scene([barrier(0), replace(barrier(1), blind=True), barrier(2), receive(3, 0)])
+    assert told(of)[:3] == [
+        "0-2 wait in MPI_Barrier (a.c:5) for 3, since tick 9",
+        "3 waits in MPI_Recv from 0, tag 7 (a.c:5), since tick 9",
+        "0 → 3 → 0: a deadlock, whatever else happens",
+    ]
+
+
 def test_a_receive_from_anyone() -> None:
     of = scene([receive(0, Peer.ANY, Tag.ANY), receive(1, 0)])
     assert told(of)[0] == "0 waits in MPI_Recv from anyone, any tag (a.c:5), since tick 9"
