@@ -3,15 +3,16 @@ waiting as long as any rank moves."""
 
 from __future__ import annotations
 
-import time
 from random import Random
 
 import pytest
 
 from crdebug.base.events import Progress
+from crdebug.base.instant import Instant
 from crdebug.base.ranks import RankSet
+from crdebug.job.clocks import RankClock
 from crdebug.session import Session
-from crdebug.travel import reverse_continue
+from crdebug.travel import replay
 from harness.jobs import Heard
 from harness.programs import build
 from harness.travel import history, recorded, run_to, snapshots_at_random
@@ -69,16 +70,25 @@ async def test_a_way_back_starts_at_a_snapshot_in_the_middle_of_it() -> None:
 async def test_a_rank_that_waits_for_one_that_computes_is_waited_for(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    arguments = ("--blocks", 2 * BLOCKS, "--alone", 1, "--rounds", 3)
+    """That another rank computes counts as a sign that the replay moves on."""
+    seen, moved = set[tuple[int, Instant, int]](), replay.moved
+
+    def noted(clock: RankClock) -> tuple[Instant, int]:
+        found = moved(clock)
+        seen.add((clock.rank, *found))
+        return found
+
+    arguments = ("--blocks", BLOCKS, "--alone", 1, "--rounds", 3)
     async with recorded(build("alone"), *arguments, ranks=2) as job:
         past = history(job)
         past.costs.budget = 0.0  # no snapshots: all of it must be repeated
         await job.add_breakpoint(ONE, "before")
         for step in (1, 2):
-            began = time.monotonic()
             await job.resume(job.ranks)
-            lasted = time.monotonic() - began  # on this machine, as busy as it is
             assert (await job.evaluate(ONE, "'alone.c'::step")).values[0] == str(step)
-        monkeypatch.setattr(reverse_continue, "_STANDSTILL", 0.9 * lasted)
+        monkeypatch.setattr(replay, "moved", noted)
+        monkeypatch.setattr(replay, "_LOOK", 0.01)
         await past.reverse("continue", 0)
         assert (await job.evaluate(ONE, "'alone.c'::step")).values[0] == "1"
+    computed = [time for rank, now, time in seen if rank == 1 and not now.inside]
+    assert len(computed) > 20
