@@ -28,7 +28,7 @@ ENDLESS = ("--steps", 10**6, "--delay-us", 2000, "--rest-us", 0, *QUOTA)
 HERE = 20  # the step of the checkpoint
 # A job that is stopped at its checkpoint needs no more. What is recorded of it stays true: nobody
 # changes its number of steps.
-SHORT = ("--steps", 150, "--delay-us", 5000, "--rest-us", 0, *QUOTA)
+SHORT = ("--steps", 600, "--delay-us", 5000, "--rest-us", 0, *QUOTA)
 HANDLE = f"{JOB}:1"
 
 # debugger at the checkpoint, at the restart -> in the image, after the restart

@@ -18,6 +18,7 @@ import gc
 import os
 import select
 import signal
+import time
 import uuid
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
@@ -228,6 +229,22 @@ def wait_ended(processes: frozenset[Process], deadline: Deadline) -> None:
             os.close(descriptor)
 
 
+def wait_reaped(processes: frozenset[Process], deadline: Deadline) -> None:
+    """Wait until other processes have waited for those of them that are their children, and have
+    ended: a server does so when it gets the processor. Nobody tells when."""
+    while deadline.left and any(map(_has_another_parent, processes)):
+        time.sleep(0.005)
+
+
+def _has_another_parent(process: Process) -> bool:
+    try:
+        found = psutil.Process(process.pid)
+        mine = found.ppid() == os.getpid()
+        return not mine and found.create_time() == process.started
+    except psutil.NoSuchProcess:
+        return False
+
+
 def _end(processes: frozenset[Process]) -> None:
     """Kill them, so that the next test does not find them. Only those that are still the same
     processes."""
@@ -259,7 +276,9 @@ def no_leaks(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
         gc.collect()
         after = Footprint.take(mark, home)
     if after.processes - before.processes:
-        wait_ended(after.processes - before.processes, Deadline(_GRACE))
+        deadline = Deadline(_GRACE)
+        wait_ended(after.processes - before.processes, deadline)
+        wait_reaped(after.processes - before.processes, deadline)
         after = Footprint.take(mark, home)
     left = after.left_since(before)
     _end(after.processes - before.processes)

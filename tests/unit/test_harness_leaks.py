@@ -85,6 +85,36 @@ def test_a_child_is_reported_until_it_has_been_waited_for(tmp_path: Path) -> Non
     assert take(tmp_path).processes == before.processes
 
 
+SERVER = """
+import os, time
+child = os.fork()
+if child == 0:
+    input()
+    os._exit(0)
+print(child, flush=True)
+os.waitid(os.P_PID, child, os.WEXITED | os.WNOWAIT)
+time.sleep(0.3)
+os.waitpid(child, 0)
+print(flush=True)
+input()
+"""
+
+
+def test_who_has_ended_is_waited_for_by_its_own_parent(tmp_path: Path) -> None:
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", SERVER], stdin=pipe, stdout=pipe) as server:
+        assert server.stdin is not None and server.stdout is not None
+        pid = int(server.stdout.readline())
+        (child,) = (process for process in take(tmp_path).processes if process.pid == pid)
+        server.stdin.write(b"\n")
+        server.stdin.flush()
+        leaks.wait_ended(frozenset({child}), Deadline(10))
+        leaks.wait_reaped(frozenset({child}), Deadline(10))
+        assert pid not in {process.pid for process in take(tmp_path).processes}
+        server.stdin.close()
+        server.kill()
+
+
 WATCHER = """
 import sys
 from pathlib import Path
