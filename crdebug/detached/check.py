@@ -66,9 +66,10 @@ async def of_logs(
     pids: Mapping[int, int] | None = None,
 ) -> str:
     """The same of logs. files: all of their directory. over: the job has ended. pids: by rank, of
-    the processes while they are there. Raises NotAvailable if all are
-    damaged, Refused if they are too long for this machine."""
-    recorded, damaged = Recorded.sound(library, files, memory.available() // 2)
+    the processes while they are there. Raises NotAvailable if all logs are damaged, Refused if they
+    are too long for this machine."""
+    recorded = Recorded(library)
+    damaged = recorded.read_sound(files, memory.available() // 2)
     if damaged and not recorded.logs:
         raise damaged[0]
     size = max((log.world for log in recorded.logs.values()), default=len(pids or ()))

@@ -55,19 +55,12 @@ async def told(
 
     def read() -> list[str]:
         """The record as it is now; what of it cannot be used."""
-        nonlocal recorded
         try:
-            try:
-                room = memory.available() // 2
-                if recorded.read(logs(), room=room):
-                    raise recorded.too_long(room)
-                return []
-            except NotAvailable:
-                recorded, damaged = Recorded.sound(library, logs(), memory.available() // 2)
-                return [f"what it did before is not known: {error}" for error in damaged]
+            damaged = recorded.read_sound(logs(), memory.available() // 2)
         except (CrdebugError, OSError) as error:
-            recorded = Recorded(library)
+            recorded.forget()
             return [f"the record cannot be used: {error}"]
+        return [f"what it did before is not known: {error}" for error in damaged]
 
     def see(
         seconds: Mapping[int, float], still: frozenset[int]

@@ -23,35 +23,35 @@ def mistyped(matching: Matching, calls: Mapping[int, Calls]) -> Iterator[Finding
     if len({KIND[name] for each in used for name in (each.type, each.second) if name}) < 2:
         return
     sent: dict[int, array[int]] = {}  # by sender and row
-    for rank, state in sorted(matching.ranks.items()):
-        if rank not in calls:
-            continue
+    for rank in sorted(matching.ranks.keys() & calls.keys()):
         yield from _accesses(calls[rank].of(Kind.RMA))
-        # what a matched probe has taken, MPI_Mrecv says the type of
-        grabs = [*state.grabs()]
-        probed = {row: tick for tick, row in grabs}
-        receives = state.receives
-        for first in range(0, len(receives.tick), _ROWS):
-            rows = slice(first, first + _ROWS)
-            taken = _numbers(calls[rank].heads(receives.tick[rows]), received=True)
-            senders, partners = receives.peer[rows], receives.partner[rows]
-            for at, (here, sender, partner) in enumerate(
-                zip(taken, senders, partners, strict=True)
-            ):
-                if partner == UNMATCHED or sender not in calls:
-                    continue
-                if first + at in probed:
-                    tick = probed[first + at]
-                    (here,) = _numbers(calls[rank].heads([tick]), received=True)
-                if sender not in sent:
-                    sent[sender] = _sent(calls[sender], matching.ranks[sender].sends.tick)
-                there = sent[sender][partner]
-                if not here or not there or here == there:
-                    continue
-                sends = matching.ranks[sender].sends
-                if sends.bytes[partner]:
-                    tick = probed.get(first + at, receives.tick[first + at])
-                    yield from _differ(calls[rank], tick, calls[sender], sends.tick[partner])
+        for tick, here, sender, row in _received(matching, rank, calls[rank]):
+            if sender not in calls:
+                continue
+            sends = matching.ranks[sender].sends
+            if sender not in sent:
+                sent[sender] = _sent(calls[sender], sends.tick)
+            there = sent[sender][row]
+            if here and there and here != there and sends.bytes[row]:
+                yield from _differ(calls[rank], tick, calls[sender], sends.tick[row])
+
+
+def _received(matching: Matching, rank: int, calls: Calls) -> Iterator[tuple[int, int, int, int]]:
+    """The messages that a rank has got: the tick of the call that says the type, that type's
+    number, the sender, and the row there."""
+    state = matching.ranks[rank]
+    grabs, receives = [*state.grabs()], state.receives
+    # what a matched probe has taken, MPI_Mrecv says the type of
+    said = _numbers(calls.heads([tick for tick, _ in grabs]), received=True)
+    probed = {row: (tick, number) for (tick, row), number in zip(grabs, said, strict=True)}
+    for first in range(0, len(receives.tick), _ROWS):
+        rows = slice(first, first + _ROWS)
+        ticks = receives.tick[rows]
+        said = _numbers(calls.heads(ticks), received=True)
+        found = zip(ticks, said, receives.peer[rows], receives.partner[rows], strict=True)
+        for row, (tick, number, sender, partner) in enumerate(found, first):
+            if partner != UNMATCHED:
+                yield *probed.get(row, (tick, number)), sender, partner
 
 
 def _numbers(heads: Sequence[Head | None], *, received: bool) -> Iterator[int]:

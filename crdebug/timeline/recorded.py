@@ -24,30 +24,6 @@ class Recorded:
         self.matching = Matching(library)
         self.logs: dict[int, RankLog] = {}
 
-    @classmethod
-    def sound(
-        cls, library: Library, paths: Iterable[Path], room: float = float("inf")
-    ) -> tuple[Recorded, Sequence[NotAvailable]]:
-        """All that these logs have now, but for those that are damaged; and their errors.
-
-        room: bytes of memory that it may take.  Raises NotAvailable if it is nobody's log, Refused
-        if there is too little room, OSError.
-        """
-        left, errors = [*paths], list[NotAvailable]()
-        while True:
-            found = cls(library)
-            try:
-                if found.read(left, room=room):
-                    raise found.too_long(room)
-                return found, errors
-            except NotAvailable as error:
-                names = {str(rank) for rank in error.ranks or ()}
-                sound = [path for path in left if path.name not in names]
-                if len(sound) == len(left):
-                    raise
-                left = sound
-                errors.append(error)
-
     def look(self, paths: Iterable[Path]) -> None:
         """Find out how long the logs are. Their files are named by rank.
 
@@ -65,8 +41,12 @@ class Recorded:
             if rank in self.logs:
                 self.logs[rank].path = path
         if not self._look(named):
-            self.matching, self.logs = Matching(self._library), {}
+            self.forget()
             self._look(named)
+
+    def forget(self) -> None:
+        """Read all of it anew."""
+        self.matching, self.logs = Matching(self._library), {}
 
     def read(
         self, paths: Iterable[Path], seconds: float = float("inf"), room: float = float("inf")
@@ -84,6 +64,27 @@ class Recorded:
             left = [log for log in left if log.read_on(_STEP)]
         self.matching.grown([*self.logs])
         return bool(left)
+
+    def read_sound(self, paths: Iterable[Path], room: float) -> Sequence[NotAvailable]:
+        """Read all that is new, but leave out logs that are damaged: their errors.
+
+        room: bytes of memory that it may take.  Raises NotAvailable for what is damaged and is no
+        rank's own, Refused if there is too little room, OSError.
+        """
+        left, errors = [*paths], list[NotAvailable]()
+        while True:
+            try:
+                if self.read(left, room=room):
+                    raise self.too_long(room)
+                return errors
+            except NotAvailable as error:
+                names = {str(rank) for rank in error.ranks or ()}
+                sound = [path for path in left if path.name not in names]
+                if len(sound) == len(left):
+                    raise
+                left = sound
+                errors.append(error)
+                self.forget()
 
     @property
     def unread(self) -> int:

@@ -96,8 +96,9 @@ _Runners = Mapping[int, _Runner]
 def unsafe(matching: Matching, calls: Mapping[int, Sequence[Call]]) -> Iterator[Unsafe]:
     """calls: of all ranks, from the beginning."""
     matching.settle()
-    looked = {rank: each[: entered_by(each, _TICKS)] for rank, each in sorted(calls.items())}
-    runners = {rank: _Runner(each) for rank, each in looked.items()}
+    runners = {
+        rank: _Runner(each[: entered_by(each, _TICKS)]) for rank, each in sorted(calls.items())
+    }
     for rank, runner in runners.items():
         _messages(matching, rank, runner)
     _collectives(matching, runners)

@@ -146,12 +146,17 @@ async def test_what_ended_a_job_is_named_with_its_line_when_it_is_gone() -> None
     assert told[1].startswith(named)
 
 
+async def until_stuck() -> None:
+    """Wait until job 'stuck' can never go on."""
+    said, deadline = "", Deadline(60)
+    while "whatever else happens" not in said and deadline.left > 0:
+        said = (await asyncio.to_thread(run, argv("why", "stuck"))).stdout
+
+
 async def test_of_a_job_that_was_killed_the_calls_are_told_that_it_was_in() -> None:
     job = command(build("hangs"), "--mode", "member", ranks=4)
     with started("run", "--no-debugger", "--record", "--name", "stuck", "--", *job) as running:
-        said, deadline = "", Deadline(60)
-        while "whatever else happens" not in said and deadline.left > 0:
-            said = (await asyncio.to_thread(run, argv("why", "stuck"))).stdout
+        await until_stuck()
         await crdebug("kill", "stuck")
         await finish(running)
     told = (await crdebug("check", "stuck")).stdout
@@ -162,9 +167,7 @@ async def test_of_a_job_that_was_killed_the_calls_are_told_that_it_was_in() -> N
 async def test_if_the_record_of_a_rank_is_damaged_those_of_the_others_are_used() -> None:
     job = command(build("hangs"), "--mode", "member", ranks=4)
     with started("run", "--no-debugger", "--record", "--name", "stuck", "--", *job) as running:
-        said, deadline = "", Deadline(60)
-        while "whatever else happens" not in said and deadline.left > 0:
-            said = (await asyncio.to_thread(run, argv("why", "stuck"))).stdout
+        await until_stuck()
         directory = JobDirectory("stuck")
         with (directory.run(1) / "time/1").open("r+b") as log:
             log.seek(8)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -36,7 +37,8 @@ def test_a_damaged_log_is_left_out_and_named(which: set[int], tmp_path: Path) ->
         damage(paths[rank])
     with pytest.raises(NotAvailable, match=f"rank {min(which)}: .* is damaged: its header"):
         Recorded(library()).read(paths)
-    found, errors = Recorded.sound(library(), paths)
+    found = Recorded(library())
+    errors = found.read_sound(paths, room=math.inf)
     assert found.logs.keys() == {0, 1, 2} - which
     assert all(len(log.calls) == 1 for log in found.logs.values())
     assert [each.ranks for each in errors] == [RankSet.of([rank]) for rank in sorted(which)]
@@ -45,4 +47,4 @@ def test_a_damaged_log_is_left_out_and_named(which: set[int], tmp_path: Path) ->
 def test_without_memory_for_it_it_is_not_read(tmp_path: Path) -> None:
     paths = logs(tmp_path)
     with pytest.raises(Refused, match="too long for this machine: 3 records are not read yet"):
-        Recorded.sound(library(), paths, room=0)
+        Recorded(library()).read_sound(paths, room=0)

@@ -1,4 +1,5 @@
-/* A rank's log while it is read: history_log.c, and for its requests history_requests.c. */
+/* A rank's log while it is read: history_log.c; for its requests history_requests.c; for some of its calls
+ * history_chosen.c. */
 #ifndef CRDEBUG_HISTORY_LOG_H
 #define CRDEBUG_HISTORY_LOG_H
 
