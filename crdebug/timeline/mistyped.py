@@ -1,4 +1,4 @@
-"""Data that is received or accessed as another type than it has (MPI 4.1, 3.3.1 and 12.3)."""
+"""Data that is received or accessed as another type than it has (MPI 4.1, 3.3.1, 6.5 and 12.3)."""
 
 from __future__ import annotations
 
@@ -20,10 +20,12 @@ _ROWS = 1 << 16  # that are looked at together
 def mistyped(matching: Matching, calls: Mapping[int, Calls]) -> Iterator[Finding]:
     """Of data without a byte nothing is said, nor where an element's type is not known."""
     used = {types for each in calls.values() for types in each.types()}
-    if len({KIND[name] for each in used for name in (each.type, each.second) if name}) < 2:
+    kinds = {KIND[name] for each in used for name in (each.type, each.second) if name}
+    if len(kinds) < 2 and not any(each.unequal for each in used):
         return
     sent: dict[int, array[int]] = {}  # by sender and row
     for rank in sorted(matching.ranks.keys() & calls.keys()):
+        yield from _halves(calls[rank])
         yield from _accesses(calls[rank].of(Kind.RMA))
         for tick, here, sender, row in _received(matching, rank, calls[rank]):
             if sender not in calls:
@@ -83,11 +85,33 @@ def _differ(receiver: Calls, tick: int, sender: Calls, sent: int) -> Iterator[Fi
     yield Finding(Weight.WRONG, _spot(taken), says, _spot(came))
 
 
+def _halves(calls: Calls) -> Iterator[Finding]:
+    """Collectives in which a rank is its own partner, and has given itself another type, or another
+    number of bytes, than it has taken."""
+    if not any(each.unequal or _differs(each) for each in calls.types()):
+        return
+    for call in calls.of(Kind.COLLECTIVE, Kind.POST_COLLECTIVE):
+        does, other = "sends", "receives"
+        if "catter" in call.name:
+            does, other = other, does
+        if call.types.unequal:
+            each = "to" if other == "sends" else "from"
+            says = f"{does} {call.bytes} bytes, but {other} another number {each} each rank"
+            yield Finding(Weight.WRONG, _spot(call), says)
+        elif call.bytes and _differs(call.types):
+            says = f"{does} {call.types.type}, but {other} {call.types.second}"
+            yield Finding(Weight.WRONG, _spot(call), says)
+
+
+def _differs(types: Types) -> bool:
+    return bool(types.type and types.second and KIND[types.type] != KIND[types.second])
+
+
 def _accesses(calls: Iterable[Call]) -> Iterator[Finding]:
     for call in calls:
-        here, there = call.types.type, call.types.second
-        if call.kind is Kind.RMA and call.bytes and here and there and KIND[here] != KIND[there]:
-            yield Finding(Weight.WRONG, _spot(call), f"accesses {there} as {here}")
+        if call.kind is Kind.RMA and call.bytes and _differs(call.types):
+            says = f"accesses {call.types.second} as {call.types.type}"
+            yield Finding(Weight.WRONG, _spot(call), says)
 
 
 def _spot(call: Call) -> Spot:

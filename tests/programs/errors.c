@@ -51,6 +51,16 @@ static void missing(void) {
     if (my_rank == 0) MPI_Bcast(&value, 1, MPI_INT, 0, MPI_COMM_WORLD);
 }
 
+// The MPI says what is wrong with them, to the call and not to whoever looks at it first.
+static void handles(void) {
+    int value = my_rank, kind = MPI_SUCCESS;
+    MPI_Comm_set_errhandler(MPI_COMM_SELF, MPI_ERRORS_RETURN);
+    MPI_Error_class(MPI_Barrier((MPI_Comm)0), &kind);
+    CHECK(kind == MPI_ERR_COMM, "class %d", kind);
+    MPI_Error_class(MPI_Bcast(&value, 1, (MPI_Datatype)0, 0, MPI_COMM_WORLD), &kind);
+    CHECK(kind == MPI_ERR_TYPE, "class %d", kind);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -61,6 +71,7 @@ static const struct {
              {"root", root},
              {"size", size},
              {"missing", missing},
+             {"handles", handles},
              {NULL, NULL}};
 
 int main(int argc, char **argv) {

@@ -484,6 +484,27 @@ static void no_finalize(void) {
     if (my_rank == 1 && !right) exit(0);
 }
 
+// Nobody sends: to wait for a message first would be to wait for ever.
+static void negative_count_from_anyone(void) {
+    if (my_rank == 0 && right) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
+    int count = WRONG_ELSE(-1, 1);
+    if (my_rank == 1) MPI_Recv(&other, count, MPI_INT, MPI_ANY_SOURCE, 7, WORLD, NO_STATUS);  // !
+}
+
+static void negative_tag_from_anyone(void) {
+    if (my_rank == 0) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
+    int tag = WRONG_ELSE(-7, 7);
+    if (my_rank == 1) MPI_Recv(&other, 1, MPI_INT, MPI_ANY_SOURCE, tag, WORLD, NO_STATUS);  // !
+}
+
+static void negative_tag_of_probe(void) {
+    MPI_Status status;
+    if (my_rank == 0) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);
+    if (my_rank != 1) return;
+    MPI_Probe(MPI_ANY_SOURCE, WRONG_ELSE(-7, 7), WORLD, &status);  // !
+    MPI_Recv(&other, 1, MPI_INT, 0, 7, WORLD, NO_STATUS);
+}
+
 #define MODE(name) {#name, name}
 static const struct {
     const char *name;
@@ -508,6 +529,7 @@ static const struct {
     MODE(two_senders), MODE(probe_of_two_senders), MODE(posted_to_two_senders),
     MODE(written_while_sent),    MODE(read_too_soon),
     MODE(no_finalize),
+    MODE(negative_count_from_anyone), MODE(negative_tag_from_anyone), MODE(negative_tag_of_probe),
 };
 
 int main(int argc, char **argv) {

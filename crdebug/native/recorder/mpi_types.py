@@ -53,6 +53,9 @@ KIND = {f"MPI_{name}": kind for kind, _, *names in _ROWS for name in names}
 ADDRESS = (1 << 48) - 1
 """Of a site, these bits are a return address; the others say what `types` reads."""
 
+OTHER_SIZE = 63
+"""Instead of a second type: that half has another number of bytes."""
+
 _OWN_OP = 15
 OWN = "an operation of its own"
 
@@ -61,11 +64,14 @@ OWN = "an operation of its own"
 class Types:
     """What a call moves, or reduces. type: the basic type of all elements; "" where there are
     several, or none is known.  second: of a call that sends and receives, the type of what it
-    receives.  op: of a reduction."""
+    receives; of a collective, that of its other half if it is another one.  op: of a reduction.
+    unequal: the halves of a collective have not as many bytes, at a rank that is its own partner.
+    """
 
     type: str = ""
     second: str = ""
     op: str = ""
+    unequal: bool = False
 
 
 NO_TYPES = Types()
@@ -78,8 +84,9 @@ def types(site: int) -> Types:
 
 @cache
 def _types(code: int) -> Types:
-    op = code >> 12
-    return Types(_name(code & 63), _name(code >> 6 & 63), OWN if op == _OWN_OP else _op(op))
+    first, second, op = code & 63, code >> 6 & 63, code >> 12
+    named = OWN if op == _OWN_OP else _op(op)
+    return Types(_name(first), _name(second), named, unequal=second == OTHER_SIZE)
 
 
 def _name(number: int) -> str:

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from crdebug.native.recorder.mpi_calls import DIGEST, FUNCTIONS, Function
 from crdebug.native.recorder.mpi_errors import NAMES, OTHER
 from crdebug.native.recorder.mpi_four import COUNTS, LARGE, ONE, PLACES, UNIT, where_it_is
-from crdebug.native.recorder.mpi_types import TYPES
+from crdebug.native.recorder.mpi_types import OTHER_SIZE, TYPES
 
 
 def calls_header() -> str:
@@ -19,6 +19,7 @@ def calls_header() -> str:
         f"#define CRDEBUG_ERRORS {', '.join(NAMES)}\n"
         f"#define CRDEBUG_OTHER_ERROR {OTHER}\n"
         f"#define CRDEBUG_TYPES {types}\n"
+        f"#define CRDEBUG_UNEQUAL {OTHER_SIZE}\n"
         f"enum crdebug_call {{\n    CALL_none = 0,\n{numbers}\n}};\n"
     )
 
@@ -296,6 +297,10 @@ def _noted(function: Function, asked: str) -> Iterator[str]:
         yield "if (rc == MPI_SUCCESS) comm_made(*newcomm);"
 
 
+_IN_ORDER = ("sendbuf", "sendcount", "sendtype", "recvbuf", "recvcount", "recvtype")
+_GIVES, _TAKES = {*_IN_ORDER[:3]}, {*_IN_ORDER[3:]}
+
+
 def _types(function: Function) -> str:
     """What a message or a reduction is of; of a call that sends and receives, both."""
     has = set(function.words)
@@ -313,12 +318,15 @@ def _types(function: Function) -> str:
         one = two = "type_code(type)"
     elif "type" in has:
         one = "type_code(type)"
-    elif "catter" in function.name and has >= {"recvbuf", "recvcount", "recvtype"}:
+    elif "catter" in function.name and has >= _TAKES:
         one = "type_if(recvbuf, recvtype, sendtype, comm)"
-    elif has >= {"sendbuf", "sendcount", "sendtype"}:
+    elif has >= _GIVES:
         one = "type_if(sendbuf, sendtype, recvtype, comm)"
     else:
         return ""
+    if has >= _GIVES | _TAKES and "sendtag" not in has:
+        halves = _IN_ORDER if "catter" not in function.name else (*_IN_ORDER[3:], *_IN_ORDER[:3])
+        two = f"half_code({', '.join(halves)}, {'root' if 'root' in has else 'EVERYBODY'}, comm)"
     return f" | TYPES({one}, {two}, {op})"
 
 

@@ -199,6 +199,17 @@ uint32_t *word_at(struct crdebug_record *record, unsigned k);
 void refuse(unsigned reason);
 void log_the_end(void); /* when the process ends, from now on */
 void log_no_end(void); /* what was said of it does not hold */
+/* While the layer asks the MPI about what the program has given, no error is fatal, for the MPI has to say
+ * it of the program's own call. spared: there was one. */
+extern __thread bool asks, spared __attribute__((tls_model("initial-exec")));
+static inline void ask(void) {
+    asks = true;
+    spared = false;
+}
+static inline bool answered(int rc) {
+    asks = false;
+    return rc == MPI_SUCCESS;
+}
 bool log_open(int rank, int world);
 bool log_room(uint64_t end); /* up to this place */
 FILE *log_beside(const char *suffix); /* a file beside the log, to write; NULL if it cannot be */
@@ -230,6 +241,7 @@ static inline void doing(const struct note *note) { doing_in(note, 0); }
 struct comm_entry {
     MPI_Comm handle;
     uint32_t number, inter;
+    int rank; /* ours */
     struct comm_entry *next;
     uint64_t site, now; /* where it was made, and when; 0 if it was met otherwise */
 };
@@ -240,11 +252,11 @@ static inline struct comm_entry *comm_entry(MPI_Comm comm) {
     return LIKELY(last_comm && last_comm->handle == comm) ? last_comm : comm_slow(comm);
 }
 static inline uint32_t comm_number(MPI_Comm comm) { return comm_entry(comm)->number; }
-void comm_made(MPI_Comm comm);              /* just created; MPI_COMM_NULL is nothing */
-uint32_t comm_promise(MPI_Comm parent);     /* a duplicate that will be there later: its number */
+void comm_made(MPI_Comm comm); /* just created; MPI_COMM_NULL is nothing */
+uint32_t comm_promise(MPI_Comm parent); /* a duplicate that will be there later: its number */
 /* Now it is; where and when it was asked for. */
 void comm_keep(uint32_t number, MPI_Comm comm, uint64_t site, uint64_t now);
-void comm_gone(MPI_Comm comm);              /* about to be freed */
+void comm_gone(MPI_Comm comm); /* about to be freed */
 /* An MPI_File that was opened over a communicator: its number, or 0; and what to ask of it later. */
 void file_made(MPI_File file, uint32_t comm);
 uint32_t file_comm(MPI_File file);
@@ -282,6 +294,11 @@ static inline uint32_t type_code(MPI_Datatype type) { return type_entry(type)->c
 uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t other,
                   MPI_Datatype other_type, MPI_Comm comm);
 uint32_t type_if(const void *buffer, MPI_Datatype type, MPI_Datatype other_type, MPI_Comm comm);
+/* Where a process gives itself as much as it takes from itself: the code of the other type if it is
+ * another one, CRDEBUG_UNEQUAL if the other half has another number of bytes. root: at which both halves
+ * are there, or EVERYBODY. */
+uint32_t half_code(const void *buffer, int64_t count, MPI_Datatype type, const void *other_buffer,
+                   int64_t other_count, MPI_Datatype other_type, int root, MPI_Comm comm);
 
 /* ---- choices that crdebug makes ----------------------------------------------------------------- */
 

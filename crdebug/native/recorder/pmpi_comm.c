@@ -99,21 +99,23 @@ static struct comm_entry *add(MPI_Comm comm, uint32_t number, int inter) {
         refuse(CRDEBUG_MEMORY);
         return &no_comm;
     }
-    *entry = (struct comm_entry){comm, number, (uint32_t)inter, *place, 0, 0};
+    *entry = (struct comm_entry){comm, number, (uint32_t)inter, 0, *place, 0, 0};
+    PMPI_Comm_rank(comm, &entry->rank);
     *place = entry;
     return entry;
 }
 
 struct comm_entry *comm_slow(MPI_Comm comm) {
     int inter;
-    if (comm == mpi.comm_null) return &no_comm; /* the MPI itself will say so */
+    if (comm == mpi.comm_null || !comm) return &no_comm; /* the MPI itself will say so */
     for (struct comm_entry *entry = *bucket(comm); entry; entry = entry->next)
         if (entry->handle == comm) return last_comm = entry;
     if (C.mode == CRDEBUG_COUNTS) {
         if (comm == mpi.world) return &the_world;
         return comm == mpi.self ? &the_self : &no_comm;
     }
-    PMPI_Comm_test_inter(comm, &inter);
+    ask();
+    if (!answered(PMPI_Comm_test_inter(comm, &inter))) return &no_comm;
     uint32_t number = new_number();
     define(number, comm, inter, false);
     return last_comm = add(comm, number, inter);
@@ -274,7 +276,8 @@ uint32_t *note_group(struct note *note, MPI_Group group) {
     MPI_Group world;
     int size;
     if (C.mode == CRDEBUG_COUNTS) return NULL;
-    PMPI_Group_size(group, &size);
+    ask();
+    if (!answered(PMPI_Group_size(group, &size))) return NULL;
     uint32_t *words = malloc(2 * ((size_t)size + 1) * sizeof *words);
     if (words == NULL) {
         refuse(CRDEBUG_MEMORY);

@@ -40,16 +40,26 @@ static void recorded(const struct crdebug_record *record, int *source, int *tag)
 
 /* ---- receives ----------------------------------------------------------------------------------- */
 
+/* Is there a message? If that is no question that can be asked, `spared` or what it returns says so. */
+static int is_there(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *status) {
+    ask();
+    int rc = PMPI_Iprobe(chosen(source), tag, comm, flag, status);
+    answered(rc);
+    return rc;
+}
+
 /* Nothing is taken before it is sure that it is to be taken here. */
 static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype type, int source,
                         int tag, MPI_Comm comm, MPI_Status *status) {
     const struct crdebug_record *record;
     int rc, flag;
+    bool valid = count >= 0 && (C.mode == CRDEBUG_COUNTS || type_entry(type)->known);
     do {
         int from = source, with = tag;
         record = begin(note); /* until the log is cut */
         if (record) recorded(record, &from, &with);
-        rc = PMPI_Iprobe(chosen(from), with, comm, &flag, status);
+        rc = valid ? is_there(from, with, comm, &flag, status) : MPI_SUCCESS;
+        if (!valid || spared) return PMPI_Recv(buf, count, type, source, tag, comm, status);
         if (rc != MPI_SUCCESS) return rc;
     } while (!flag || brought_back(record));
     chosen_for_good(source);
@@ -351,7 +361,8 @@ static int probe(unsigned call, uint64_t site, int source, int tag, MPI_Comm com
             break;
         }
         if (record) recorded(record, &from, &with);
-        rc = PMPI_Iprobe(chosen(from), with, comm, &flag, status);
+        rc = is_there(from, with, comm, &flag, status);
+        if (spared) rc = look(source, tag, comm, message, status);
         if (rc == MPI_SUCCESS && flag && brought_back(record)) flag = 0;
     } while (rc == MPI_SUCCESS && !flag);
     if (flag) chosen_for_good(source);

@@ -26,7 +26,8 @@ const struct type_entry *type_slow(MPI_Datatype type) {
     struct type_entry found = {.type = type, .known = 1};
     bool made;
     if (type == mpi.type_null || C.mode == CRDEBUG_COUNTS) return &none;
-    if (PMPI_Type_size(type, &found.size) != MPI_SUCCESS) return &none;
+    ask();
+    if (!answered(PMPI_Type_size(type, &found.size))) return &none;
     found.code = made_type(type, &made);
     if (!made) found.code = basic_code(type, found.size);
     *entry = found;
@@ -46,6 +47,16 @@ uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t 
 uint32_t type_if(const void *buffer, MPI_Datatype type, MPI_Datatype other_type, MPI_Comm comm) {
     if (C.mode == CRDEBUG_COUNTS || comm == mpi.comm_null || comm_entry(comm)->inter) return 0;
     return type_code(buffer == MPI_IN_PLACE ? other_type : type);
+}
+
+uint32_t half_code(const void *buffer, int64_t count, MPI_Datatype type, const void *other_buffer,
+                   int64_t other_count, MPI_Datatype other_type, int root, MPI_Comm comm) {
+    if (C.mode == CRDEBUG_COUNTS || buffer == MPI_IN_PLACE || other_buffer == MPI_IN_PLACE)
+        return 0;
+    const struct comm_entry *in = comm_entry(comm);
+    if (in->inter || (root != EVERYBODY && root != in->rank)) return 0;
+    if (bytes_of(count, type) != bytes_of(other_count, other_type)) return CRDEBUG_UNEQUAL;
+    return type_code(type) == type_code(other_type) ? 0 : type_code(other_type);
 }
 
 uint32_t op_code(MPI_Op op) {
