@@ -109,7 +109,14 @@ def _differs(types: Types) -> bool:
 
 def _accesses(calls: Iterable[Call]) -> Iterator[Finding]:
     for call in calls:
-        if call.kind is Kind.RMA and call.bytes and _differs(call.types):
+        if call.kind is not Kind.RMA:
+            continue
+        if call.types.unequal:
+            gets = "get" in call.name.lower()
+            does, rest = ("receives", "more") if gets else ("sends", "room for fewer")
+            says = f"{does} {call.bytes} bytes, but names {rest} at the target"
+            yield Finding(Weight.WRONG, _spot(call), says)
+        elif call.bytes and _differs(call.types):
             says = f"accesses {call.types.second} as {call.types.type}"
             yield Finding(Weight.WRONG, _spot(call), says)
 

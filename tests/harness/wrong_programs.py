@@ -231,6 +231,11 @@ def _types() -> Iterator[Case]:
         ("other_type_started", "the same, persistent", "receives MPI_FLOAT, but MPI_INT"),
         ("other_type_of_elements", "of a type that is made of it", "MPI_INT, but MPI_FLOAT"),
         ("other_type_than_bytes", "another size of number", "MPI_DOUBLE, but MPI_UNSIGNED_LONG"),
+        ("other_count_of_own_half", "MPI_Allgather takes more than it gives", "receives another n"),
+        ("other_type_of_own_half", "MPI_Gather takes another type", "_INT, but receives MPI_FLOAT"),
+        ("other_count_of_scatter", "MPI_Scatter gives more", "sends another number|MPI_ERR_TRUNC"),
+        ("room_for_fewer", "MPI_Put of more than is taken", "fewer at the target|MPI_ERR_T"),
+        ("more_than_room", "MPI_Get of more than is taken", "more at the target|MPI_ERR_T"),
     ):
         yield Case("wrong_types", mode, what, says)
 
@@ -273,9 +278,6 @@ def _together() -> Iterator[Case]:
         ("other_type_of_allreduce", "another type of MPI_Allreduce", "MPI_FLOAT, but MPI_INT"),
         ("other_type_and_size", "another type of another size", "MPI_DOUBLE, but MPI_INT"),
         ("other_type_of_gather", "another type of MPI_Gather", "has MPI_FLOAT, but MPI_INT"),
-        ("other_count_of_own_half", "MPI_Allgather takes more than it gives", "receives another n"),
-        ("other_type_of_own_half", "MPI_Gather takes another type", "_INT, but receives MPI_FLOAT"),
-        ("other_count_of_scatter", "MPI_Scatter gives more", "sends another number|MPI_ERR_TRUNC"),
         ("other_operation_of_its_own", "the operation of one is its own", "of its own, but MPI_S"),
         ("no_such_root", "a root that is not there", "failed: MPI_ERR_ROOT"),
         ("negative_root", "a negative root", "failed: MPI_ERR_ROOT"),

@@ -473,21 +473,6 @@ static void posted_and_waited_for(void) {
     if (!first) posted_exscan();
 }
 
-// ---- the two halves of one call -----------------------------------------------------------------
-
-static void other_count_of_own_half(void) {
-    MPI_Allgather(&value, 1, MPI_INT, others, WRONG_ELSE(2, 1), MPI_INT, WORLD);  // !
-}
-
-static void other_type_of_own_half(void) {
-    MPI_Datatype got = right ? MPI_INT : MPI_FLOAT;
-    MPI_Gather(&value, 1, MPI_INT, others, 1, my_rank ? MPI_DATATYPE_NULL : got, 0, WORLD);  // !
-}
-
-static void other_count_of_scatter(void) {
-    MPI_Scatter(others, WRONG_ELSE(2, 1), MPI_INT, &value, 1, MPI_INT, 0, WORLD);  // !
-}
-
 // ---- handles that are none ----------------------------------------------------------------------
 
 static void no_handle_of_communicator(void) {
@@ -526,7 +511,6 @@ static const struct {
     MODE(flush_without_lock),   MODE(put_to_nobody),           MODE(start_without_post),
     MODE(post_without_start),   MODE(complete_without_start),  MODE(locks_cross),
     MODE(window_without_one),   MODE(two_put_at_once),         MODE(got_and_read_too_soon),
-    MODE(other_count_of_own_half), MODE(other_type_of_own_half), MODE(other_count_of_scatter),
     MODE(no_handle_of_communicator), MODE(no_handle_of_type),
 };
 

@@ -1,5 +1,5 @@
-// Messages that are received as another type than they were sent as, each mode in another way; and the
-// same without the error, with what looks like one and is none.
+// Data that is received or accessed as another type than it has, or more than there is room for, each mode
+// in another way; and the same without the error, with what looks like one and is none.
 //
 // --mode NAME     see `modes`; it takes 3 ranks
 // --right 1       the right one of the two
@@ -14,7 +14,7 @@
 
 static const char *mode = "";
 static long right;
-static int value, other, values[4];
+static int value, other, values[4], all[12];
 
 static void other_type(void) {
     if (my_rank == 0) MPI_Send(&value, 1, MPI_INT, 1, 7, WORLD);  // !
@@ -78,6 +78,43 @@ static void other_type_than_bytes(void) {
     MPI_Type_free(&mixed);
 }
 
+// ---- the two halves of one call -----------------------------------------------------------------
+
+static void other_count_of_own_half(void) {
+    MPI_Allgather(&value, 1, MPI_INT, all, WRONG_ELSE(2, 1), MPI_INT, WORLD);  // !
+}
+
+static void other_type_of_own_half(void) {
+    MPI_Datatype got = right ? MPI_INT : MPI_FLOAT;
+    MPI_Gather(&value, 1, MPI_INT, all, 1, my_rank ? MPI_DATATYPE_NULL : got, 0, WORLD);  // !
+}
+
+static void other_count_of_scatter(void) {
+    MPI_Scatter(all, WRONG_ELSE(2, 1), MPI_INT, &value, 1, MPI_INT, 0, WORLD);  // !
+}
+
+static MPI_Win made(void) {
+    MPI_Win window;
+    MPI_Win_create(values, sizeof values, sizeof(int), MPI_INFO_NULL, WORLD, &window);
+    return window;
+}
+
+static void room_for_fewer(void) {
+    MPI_Win window = made();
+    MPI_Win_fence(0, window);
+    if (my_rank == 0) MPI_Put(values, WRONG_ELSE(2, 1), MPI_INT, 1, 0, 1, MPI_INT, window);  // !
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
+static void more_than_room(void) {
+    MPI_Win window = made();
+    MPI_Win_fence(0, window);
+    if (my_rank == 0) MPI_Get(&other, 1, MPI_INT, 1, 0, WRONG_ELSE(2, 1), MPI_INT, window);  // !
+    MPI_Win_fence(0, window);
+    MPI_Win_free(&window);
+}
+
 #define MODE(name) {#name, name}
 static const struct {
     const char *name;
@@ -88,6 +125,11 @@ static const struct {
     MODE(other_type_started),
     MODE(other_type_of_elements),
     MODE(other_type_than_bytes),
+    MODE(other_count_of_own_half),
+    MODE(other_type_of_own_half),
+    MODE(other_count_of_scatter),
+    MODE(room_for_fewer),
+    MODE(more_than_room),
 };
 
 int main(int argc, char **argv) {

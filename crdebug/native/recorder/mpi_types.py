@@ -65,7 +65,8 @@ class Types:
     """What a call moves, or reduces. type: the basic type of all elements; "" where there are
     several, or none is known.  second: of a call that sends and receives, the type of what it
     receives; of a collective, that of its other half if it is another one.  op: of a reduction.
-    unequal: the halves of a collective have not as many bytes, at a rank that is its own partner.
+    unequal: the halves of a collective have not as many bytes, at a rank that is its own partner;
+    of a one-sided call, there is more data than room for it.
     """
 
     type: str = ""

@@ -294,6 +294,9 @@ static inline uint32_t type_code(MPI_Datatype type) { return type_entry(type)->c
 uint64_t bytes_if(const void *buffer, int64_t count, MPI_Datatype type, int64_t other,
                   MPI_Datatype other_type, MPI_Comm comm);
 uint32_t type_if(const void *buffer, MPI_Datatype type, MPI_Datatype other_type, MPI_Comm comm);
+/* The code of the target's type; CRDEBUG_UNEQUAL if there is more data than room for it. */
+uint32_t room_code(int64_t count, MPI_Datatype type, int64_t target_count, MPI_Datatype target_type,
+                   bool gets);
 /* Where a process gives itself as much as it takes from itself: the code of the other type if it is
  * another one, CRDEBUG_UNEQUAL if the other half has another number of bytes. root: at which both halves
  * are there, or EVERYBODY. */

@@ -59,6 +59,13 @@ uint32_t half_code(const void *buffer, int64_t count, MPI_Datatype type, const v
     return type_code(type) == type_code(other_type) ? 0 : type_code(other_type);
 }
 
+uint32_t room_code(int64_t count, MPI_Datatype type, int64_t target_count, MPI_Datatype target_type,
+                   bool gets) {
+    if (C.mode == CRDEBUG_COUNTS) return 0;
+    uint64_t here = bytes_of(count, type), there = bytes_of(target_count, target_type);
+    return (gets ? there > here : here > there) ? CRDEBUG_UNEQUAL : type_code(target_type);
+}
+
 uint32_t op_code(MPI_Op op) {
     for (uint32_t i = 0; i < CRDEBUG_OPS; i++)
         if (C.ops[i] == (uintptr_t)op) return i + 1;
