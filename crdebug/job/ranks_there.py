@@ -10,8 +10,9 @@ from crdebug.acquire.discovery import find_job
 from crdebug.acquire.mpir import acquire
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
+from crdebug.base.ranks import RankSet
 from crdebug.job.directory import JobDirectory, JobRecord, has_ended
-from crdebug.job.holds import find_holds
+from crdebug.job.holds import find_holds, with_shims
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.starter_events import starter_events
 from crdebug.node import file_watch
@@ -68,7 +69,8 @@ async def await_ranks(
     deadline: Deadline,
     seen: Callable[[], None] = lambda: None,
 ) -> Incarnation:
-    """Wait until all ranks have registered; returns the job, with the ranks that have not ended.
+    """Wait until all ranks have registered, and can be led into the waitpoint; returns the job,
+    with the ranks that have not ended.
 
     Raises CrdebugError with the launcher's last words if the launcher ends before that, Refused if
     it ends right then, DeadlineExpired.
@@ -99,6 +101,9 @@ async def await_ranks(
     try:
         entries = find_job(record.pid).entries if record.adopted else acquire(record.pid)
         holds = find_holds(entries, record.shim, adopted=record.adopted)
-        return Incarnation(directory, record, holds)
     except ProcessLookupError:
         raise has_ended(directory) from None
+    for hold in with_shims(holds):
+        what, its = "the shim to install its handler", RankSet.of([hold.rank])
+        await deadline.until(hold.is_ready, what, ranks=its)
+    return Incarnation(directory, record, holds)

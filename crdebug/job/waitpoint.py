@@ -65,6 +65,14 @@ class WaitpointHold:
         except (OSError, NotAvailable):
             return True
 
+    def is_ready(self) -> bool:
+        """Is its handler there? A rank registers before it installs it. True as well if the process
+        is gone, or has become another program: others notice that."""
+        try:
+            return self.shim().signal > 0
+        except (OSError, NotAvailable):
+            return True
+
     @property
     def rank(self) -> int:
         return self.entry.rank

@@ -18,7 +18,7 @@ from pathlib import Path
 import pytest
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import StoreError
+from crdebug.base.errors import DeadlineExpired, StoreError
 from crdebug.base.events import RankRestored
 from crdebug.base.settings import Settings, state_home
 from crdebug.checkpoint.manifest import NAME
@@ -40,6 +40,7 @@ from harness.programs import build
 RANKS = 2
 THREADS = ("--steps", 400, "--delay-us", 4000)
 HANDLE = f"{JOB}:1"
+SIGNAL_OFFSET = 12  # in the shim's struct, behind its version, its size and the rank
 
 
 def everything() -> dict[str, str]:
@@ -345,6 +346,20 @@ async def test_a_job_that_waits_for_a_debugger_is_listed_as_held_until_it_is_rel
         heard = Heard()
         assert await jobs.follow(JOB, heard) == 0
         assert heard.text() == reference(program, *arguments, ranks=RANKS)
+
+
+async def test_a_checkpoint_waits_for_a_rank_that_has_registered_and_has_no_handler_yet() -> None:
+    async with bare_job(build("memory"), "--steps", 10**9, ranks=RANKS):
+        await looks.reach(5)
+        last, place = looks.shims()[1], looks.shims()[1].struct + SIGNAL_OFFSET
+        number = proc.read_memory(last.pid, place, 4)
+        assert int.from_bytes(number, "little") == last.shim().signal
+        proc.write_memory(last.pid, place, bytes(4))
+        with pytest.raises(DeadlineExpired, match=r"rank 1.* the shim to install its handler"):
+            await jobs.take_checkpoint(JOB, "", False, Heard(), Settings(launch=0.2))
+        taking = asyncio.create_task(jobs.take_checkpoint(JOB, "", False, Heard()))
+        proc.write_memory(last.pid, place, number)
+        assert (await taking).number == 1
 
 
 async def test_a_rank_that_holds_in_the_past_is_listed_as_held_until_it_is_released() -> None:
