@@ -1,9 +1,10 @@
-"""Data that is received or accessed as another type than it has (MPI 4.1, 3.3.1, 6.5 and 12.3)."""
+"""Data that is received or accessed as another type than it has, or in another amount where a call
+says both (MPI 4.1, 3.3.1, 6.5 and 12.3)."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from crdebug.native.recorder.mpi_types import KIND, Types
 from crdebug.timeline.calls import Call, Calls, Head, Kind, entered_last
@@ -12,6 +13,7 @@ from crdebug.timeline.matching import Matching
 from crdebug.timeline.tables import UNMATCHED
 
 _BOTH = (Kind.SENDRECV, Kind.POST_SENDRECV)
+_HAVE_HALVES = (Kind.COLLECTIVE, Kind.POST_COLLECTIVE, Kind.RMA)
 _KINDS = (*dict.fromkeys(KIND.values()),)
 _NUMBERS = {name: 1 + _KINDS.index(kind) for name, kind in KIND.items()}  # 0: not known
 _ROWS = 1 << 16  # that are looked at together
@@ -25,8 +27,7 @@ def mistyped(matching: Matching, calls: Mapping[int, Calls]) -> Iterator[Finding
         return
     sent: dict[int, array[int]] = {}  # by sender and row
     for rank in sorted(matching.ranks.keys() & calls.keys()):
-        yield from _halves(calls[rank])
-        yield from _accesses(calls[rank].of(Kind.RMA))
+        yield from _within(calls[rank])
         for tick, here, sender, row in _received(matching, rank, calls[rank]):
             if sender not in calls:
                 continue
@@ -85,40 +86,38 @@ def _differ(receiver: Calls, tick: int, sender: Calls, sent: int) -> Iterator[Fi
     yield Finding(Weight.WRONG, _spot(taken), says, _spot(came))
 
 
-def _halves(calls: Calls) -> Iterator[Finding]:
-    """Collectives in which a rank is its own partner, and has given itself another type, or another
-    number of bytes, than it has taken."""
+def _within(calls: Calls) -> Iterator[Finding]:
+    """Calls whose own halves do not fit: collectives in which a rank is its own partner, and
+    one-sided accesses."""
     if not any(each.unequal or _differs(each) for each in calls.types()):
         return
-    for call in calls.of(Kind.COLLECTIVE, Kind.POST_COLLECTIVE):
-        does, other = "sends", "receives"
-        if "catter" in call.name:
-            does, other = other, does
-        if call.types.unequal:
-            each = "to" if other == "sends" else "from"
-            says = f"{does} {call.bytes} bytes, but {other} another number {each} each rank"
+    for call in calls.of(*_HAVE_HALVES):
+        # those that failed come too, and a rank may send and receive different types
+        says = _misfit(call) if call.kind in _HAVE_HALVES else ""
+        if says:
             yield Finding(Weight.WRONG, _spot(call), says)
-        elif call.bytes and _differs(call.types):
-            says = f"{does} {call.types.type}, but {other} {call.types.second}"
-            yield Finding(Weight.WRONG, _spot(call), says)
+
+
+def _misfit(call: Call) -> str:
+    """What does not fit in a call; "" if it does."""
+    types = call.types
+    if not types.unequal and not (call.bytes and _differs(types)):
+        return ""
+    if call.kind is Kind.RMA:
+        if not types.unequal:
+            return f"accesses {types.second} as {types.type}"
+        gets = "get" in call.name.lower()
+        does, rest = ("receives", "more") if gets else ("sends", "room for fewer")
+        return f"{does} {call.bytes} bytes, but names {rest} at the target"
+    scatters = "catter" in call.name
+    does, other, each = ("receives", "sends", "to") if scatters else ("sends", "receives", "from")
+    if types.unequal:
+        return f"{does} {call.bytes} bytes, but {other} another number {each} each rank"
+    return f"{does} {types.type}, but {other} {types.second}"
 
 
 def _differs(types: Types) -> bool:
     return bool(types.type and types.second and KIND[types.type] != KIND[types.second])
-
-
-def _accesses(calls: Iterable[Call]) -> Iterator[Finding]:
-    for call in calls:
-        if call.kind is not Kind.RMA:
-            continue
-        if call.types.unequal:
-            gets = "get" in call.name.lower()
-            does, rest = ("receives", "more") if gets else ("sends", "room for fewer")
-            says = f"{does} {call.bytes} bytes, but names {rest} at the target"
-            yield Finding(Weight.WRONG, _spot(call), says)
-        elif call.bytes and _differs(call.types):
-            says = f"accesses {call.types.second} as {call.types.type}"
-            yield Finding(Weight.WRONG, _spot(call), says)
 
 
 def _spot(call: Call) -> Spot:

@@ -24,15 +24,13 @@ from harness import mpirun
 from harness.layered import Layered, Running
 from harness.matcher import library
 from harness.mpis import Mpi
-from harness.programs import build, source
+from harness.programs import MPICHS_HEADER, build, source
 
 RANKS = 3
 PAGE = Path(__file__).parents[2] / "docs" / "errors.md"
 CLAIMS = ("a deadlock", "can never go on", "do not fit", "nobody has asked")
 _HEAD = "| program | what is wrong | the bare run | `why-blocked` | `check` |"
 _BARE = 4.0  # seconds after which a bare run is taken to hang
-# MPICH's declarations have gcc take MPI_STATUSES_IGNORE for an array of no size.
-_FLAGS = ("-Wno-stringop-overflow", "-Wno-array-bounds")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +78,7 @@ class Answer:
 
 def _job(case: Case, mpi: Mpi, place: Path, *, right: bool) -> Layered:
     options = ("--mode", case.mode, "--right", int(right))
-    return Layered(place, case.program, *options, ranks=RANKS, flags=_FLAGS, mpi=mpi)
+    return Layered(place, case.program, *options, ranks=RANKS, flags=MPICHS_HEADER, mpi=mpi)
 
 
 def answer(case: Case, mpi: Mpi, place: Path, *, right: bool) -> Answer:
@@ -137,7 +135,7 @@ def _clocks(running: Running) -> list[RankClock]:
 
 def bare(case: Case, mpi: Mpi) -> str:
     """How it ends without crdebug."""
-    program = build(case.program, flags=_FLAGS, compiler=mpi.tool("mpicc"))
+    program = build(case.program, flags=MPICHS_HEADER, compiler=mpi.tool("mpicc"))
     argv = [*mpi.launch(RANKS), str(program), "--mode", case.mode, "--right", "0"]
     try:
         done = mpirun.run(argv, seconds=_BARE)

@@ -61,6 +61,19 @@ static void handles(void) {
     CHECK(kind == MPI_ERR_TYPE, "class %d", kind);
 }
 
+// Each half has a type of its own, and that is no error; a message that is too long is one.
+static void two_types(void) {
+    int whole = my_rank;
+    double numbers[2] = {0, 0};
+    MPI_Status status;
+    if (my_rank == 0)
+        MPI_Sendrecv(&whole, 1, MPI_INT, 1, TAG, numbers, 1, MPI_DOUBLE, 1, TAG, MPI_COMM_WORLD,
+                     &status);
+    if (my_rank == 1)
+        MPI_Sendrecv(numbers, 2, MPI_DOUBLE, 0, TAG, &whole, 1, MPI_INT, 0, TAG, MPI_COMM_WORLD,
+                     &status);
+}
+
 static const struct {
     const char *name;
     void (*run)(void);
@@ -72,6 +85,7 @@ static const struct {
              {"size", size},
              {"missing", missing},
              {"handles", handles},
+             {"two_types", two_types},
              {NULL, NULL}};
 
 int main(int argc, char **argv) {
