@@ -308,9 +308,9 @@ def _types(function: Function) -> str:
     if "eighbor" in function.name or function.name.endswith("et_accumulate"):
         return ""  # neighbours have types of their own, and with MPI_NO_OP the origin has none
     if {"origin_datatype", "target_datatype"} <= has:
-        one = "type_code(origin_datatype)"
-        two = "room_code(origin_count, origin_datatype, target_count, target_datatype, {})"
-        two = two.format("true" if "get" in function.name.lower() else "false")
+        both = "origin_count, origin_datatype, target_count, target_datatype"
+        gets = "true" if "get" in function.name.lower() else "false"
+        one, two = "type_code(origin_datatype)", f"room_code({both}, {gets})"
         return f" | TYPES({one}, {two}, {op})"
     if function.kind == "RMA" or has & {"file", "file_in"}:
         return ""

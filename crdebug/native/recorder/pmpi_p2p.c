@@ -48,18 +48,22 @@ static int is_there(int source, int tag, MPI_Comm comm, int *flag, MPI_Status *s
     return rc;
 }
 
+/* Does the MPI refuse it, whatever message there may be? Then nobody waits for one. */
+static bool is_refused(int count, MPI_Datatype type) {
+    return count < 0 || (C.mode != CRDEBUG_COUNTS && !type_entry(type)->known);
+}
+
 /* Nothing is taken before it is sure that it is to be taken here. */
 static int receive_wild(struct note *note, void *buf, int count, MPI_Datatype type, int source,
                         int tag, MPI_Comm comm, MPI_Status *status) {
     const struct crdebug_record *record;
     int rc, flag;
-    bool valid = count >= 0 && (C.mode == CRDEBUG_COUNTS || type_entry(type)->known);
     do {
         int from = source, with = tag;
         record = begin(note); /* until the log is cut */
         if (record) recorded(record, &from, &with);
-        rc = valid ? is_there(from, with, comm, &flag, status) : MPI_SUCCESS;
-        if (!valid || spared) return PMPI_Recv(buf, count, type, source, tag, comm, status);
+        rc = is_there(from, with, comm, &flag, status);
+        if (spared) return PMPI_Recv(buf, count, type, source, tag, comm, status);
         if (rc != MPI_SUCCESS) return rc;
     } while (!flag || brought_back(record));
     chosen_for_good(source);
@@ -72,7 +76,7 @@ int wrap_Recv(uint64_t site, void *buf, int count, MPI_Datatype type, int source
     MPI_Status own;
     struct note note = envelope(CALL_Recv, site, source, tag, comm, bytes_of(count, type));
     int rc;
-    if (LIKELY(!wild(source, tag))) {
+    if (LIKELY(!wild(source, tag)) || is_refused(count, type)) {
         begin(&note);
         rc = PMPI_Recv(buf, count, type, source, tag, comm, status);
     } else {
