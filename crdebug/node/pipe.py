@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 from collections import deque
@@ -21,7 +22,8 @@ class Pipe:
 
     Output comes as lines of any length. The end of the process is the end of its output, even if a
     child of it still holds the pipe open. The end of its standard error is kept.
-    It has a process group of its own, so that a Ctrl-C at the terminal does not reach it.
+    It has a process group of its own, so that a Ctrl-C at the terminal does not reach it. If a
+    signal ends it, the rest of the group is killed.
 
     Made by `start`. Not thread-safe. Owns the process until `close`.
     """
@@ -179,6 +181,11 @@ class _Lines(asyncio.SubprocessProtocol):
                 pipe.close()
         self._end()
         status = self._transport.get_returncode()
+        if status is not None and status < 0:
+            # Before GDB attaches, it tries ptrace(2) on a child of its own. The child stops itself,
+            # and without GDB it would stay so for ever.
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.killpg(self._transport.get_pid(), signal.SIGKILL)
         if not self.exited.done():
             self.exited.set_result(-1 if status is None else status)
 

@@ -12,6 +12,7 @@ import pytest
 from processes import soon
 
 from crdebug.base.errors import NotAvailable
+from crdebug.node import proc
 from crdebug.node.pipe import Pipe
 
 
@@ -68,6 +69,25 @@ async def test_a_child_that_keeps_the_pipe_open_does_not_hide_the_end() -> None:
     assert await lines(pipe) == [b"parent\n"]
     assert await pipe.wait() == 7
     # The child ends with its input, which is closed now.
+    await pipe.close(soon())
+
+
+async def test_killed_it_does_not_leave_a_stopped_child() -> None:
+    """As GDB leaves it when it is killed while it tries ptrace: the child stops after that."""
+    pipe = await python(
+        "import os, signal\n"
+        "parent = os.getpid()\n"
+        "if child := os.fork():\n"
+        "    print(child, flush=True)\n"
+        "    signal.pause()\n"
+        "while os.getppid() == parent:\n"
+        "    pass\n"
+        "os.kill(os.getpid(), signal.SIGSTOP)"
+    )
+    child = int(await soon().wait(pipe.readline(), "the child"))
+    os.kill(pipe.pid, signal.SIGKILL)
+    assert await pipe.wait() == -signal.SIGKILL
+    await soon().until(lambda: not proc.is_alive(child), "the child to end")
     await pipe.close(soon())
 
 
