@@ -158,13 +158,12 @@ class RecordedJob:
         return [rank for rank, log in self.so_far.logs.items() if log.refused]
 
     def unrecorded(self) -> dict[int, Reason]:
-        """The ranks that are not recorded where they are, and why."""
-        found = {}
+        """The ranks that are not recorded where they are, or were last, and why."""
+        found = {rank: log.refused for rank, log in self.looked_at().items()}
         for clock in self.clocks():
             with contextlib.suppress(ProcessLookupError):
-                if refused := clock.read().refused:
-                    found[clock.rank] = refused
-        return found
+                found[clock.rank] = clock.read().refused
+        return {rank: why for rank, why in sorted(found.items()) if why}
 
     def require(self, cut: Cut) -> None:
         """Raises Refused if a place is after the end of its rank's record."""

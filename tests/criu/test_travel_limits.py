@@ -8,6 +8,8 @@ import pytest
 
 from crdebug.base.errors import Refused
 from crdebug.base.events import JobSays
+from crdebug.job.clocks import RankClock
+from crdebug.native.recorder.clock import Clock
 from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.node import memory
 from harness.faults import small_disk
@@ -89,8 +91,18 @@ async def _ends_well(heard: Heard) -> None:
         assert await run_to_end(job) == 0
 
 
+def _of_no_process(clock: RankClock) -> Clock:
+    """As for a rank that has run to its end between two looks."""
+    raise ProcessLookupError(clock.rank)
+
+
 @pytest.mark.root
-async def test_a_full_disk_is_reported_and_the_job_runs_to_its_end(home: Path) -> None:
+@pytest.mark.parametrize("looks", ["while it runs", "once it has ended"])
+async def test_a_full_disk_is_reported_and_the_job_runs_to_its_end(
+    home: Path, monkeypatch: pytest.MonkeyPatch, looks: str
+) -> None:
+    if looks == "once it has ended":
+        monkeypatch.setattr(RankClock, "read", _of_no_process)
     heard = Heard()
     with small_disk(home, 24):
         await _ends_well(heard)
