@@ -101,7 +101,7 @@ class Running:
         self.ranks = tuple(found[rank] for rank in sorted(found))
         try:
             return len(found) == self._count and all(rank.clock().now > 0 for rank in self.ranks)
-        except ProcessLookupError:  # one has ended already
+        except (ProcessLookupError, FileNotFoundError):  # one has ended already
             return False
 
     @property
