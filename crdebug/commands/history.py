@@ -154,8 +154,9 @@ _reverse("finish", "Go back to where the innermost function was called.", "rfin"
 Go to where the message that the rank received last was sent.
 
 The rank is the one in brackets, or the one that stopped last; the receive is the last one at or
-before its place, and may still be waiting. After a collective operation, go to the rank that
-entered it last, if messages show which. Later commands are about the sender.
+before its place, and may still be waiting. If the rank waits in a call that has received nothing
+yet, crdebug says so, too. After a collective operation, go to the rank that entered it last, if
+messages show which. Later commands are about the sender.
 """,
     ranks=True,
 )
@@ -184,6 +185,7 @@ async def goto_receiver(call: Call) -> Result:
 Show the messages that are in flight here.
 
 Messages that were sent and not received, and receives that wait; each with the line of its call.
+Calls that have not returned count, too.
 """,
 )
 async def info_messages(call: Call) -> Result:

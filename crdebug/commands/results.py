@@ -285,9 +285,10 @@ class Snapshots:
 
 @dataclass(frozen=True, slots=True)
 class Timeline:
-    """The job's history as a whole."""
+    """The job's history as a whole. calls: those that ranks are in, in lines."""
 
     overview: Overview
+    calls: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

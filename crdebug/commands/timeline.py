@@ -36,14 +36,15 @@ async def when(call: Call) -> Result:
     """
 Show the history, a line for each rank.
 
-On it are the checkpoints, the marks, and where the job is. Checkpoints that crdebug takes by itself
+On it are the checkpoints, the marks, and where the job is; below, the calls that ranks are in and
+that have not returned. Checkpoints that crdebug takes by itself
 are a1, a2, ...; see 'help set'.
 """,
     requires=Requires.ANY,
 )
 async def info_timeline(call: Call) -> Result:
     past = history(call)
-    return Timeline(past.overview(past.focus(call.ranks)))
+    return Timeline(past.overview(past.focus(call.ranks)), tuple(await past.survey.calls()))
 
 
 @HISTORY.command(

@@ -13,7 +13,7 @@ from crdebug.base.units import seconds_text
 from crdebug.timeline.calls import Call, entered_last
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.verdict import Posted, Standing, State, Verdict
-from crdebug.timeline.verdict_text import lines
+from crdebug.timeline.verdict_text import calls, lines
 
 _LINES = 20.0  # seconds that addr2line may take for big programs
 _MESSAGES = 64  # of which the lines are asked for
@@ -37,6 +37,21 @@ async def in_words(
     known = await _with_requests(verdict, await _with_lines(standings, pids, logs), pids, logs)
     sites = await _sites_of_unwanted(verdict, pids, logs)
     return lines(verdict, known, ranks, lambda rank, tick: sites.get((rank, tick), ""))
+
+
+async def calls_in_words(
+    verdict: Verdict,
+    standings: Mapping[int, Standing],
+    pids: Mapping[int, int],
+    logs: Mapping[int, RankLog],
+    ranks: RankSet,
+) -> list[str]:
+    """The same, but only the calls that these ranks are in."""
+    inside = {
+        rank: each for rank, each in standings.items() if rank in ranks and each.asked is not None
+    }
+    known = await _with_requests(verdict, await _with_lines(inside, pids, logs), pids, logs)
+    return calls(verdict, known, len(standings))
 
 
 async def _with_lines(
@@ -74,15 +89,15 @@ async def _with_requests(
     posted = {
         rank: [*_entered(logs[rank], ticks[:_REQUESTS])]
         for rank, ticks in verdict.opened.items()
-        if rank in verdict.needs and rank in logs and rank in pids
+        if rank in verdict.needs and rank in standings and rank in logs and rank in pids
     }
-    sites = ((pids[rank], call.site) for rank, calls in posted.items() for call in calls)
+    sites = ((pids[rank], call.site) for rank, those in posted.items() for call in those)
     told = await source_lines.lines(sites, Deadline(_LINES))
     found = dict(standings)
-    for rank, calls in posted.items():
+    for rank, those in posted.items():
         alike = dict.fromkeys(
             Posted(call.name, call.tag, call.comm, told.get((pids[rank], call.site), ""))
-            for call in calls
+            for call in those
         )
         found[rank] = replace(standings[rank], posted=tuple(alike))
     return found

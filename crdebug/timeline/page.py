@@ -12,7 +12,7 @@ import json
 import re
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from html import escape
 from importlib.resources import files
 from typing import Any
@@ -31,7 +31,7 @@ CALLS = 100_000  # at most on the page; a browser draws these without delay
 @dataclass(frozen=True, slots=True)
 class Picture:
     """What the page is made of. here: where the ranks stand; ends: where their records end.
-    focus: the rank whose ticks are the scale."""
+    under_way: by rank, a call that has not returned. focus: the rank whose ticks are the scale."""
 
     title: str
     logs: Mapping[int, Sequence[Call]]
@@ -41,6 +41,7 @@ class Picture:
     checkpoints: Sequence[Place] = ()
     marks: Sequence[Place] = ()
     branches: Sequence[Branch] = ()
+    under_way: Mapping[int, Call] = field(default_factory=dict)
     focus: int = 0
 
 
@@ -66,14 +67,15 @@ def page_data(picture: Picture, site: Site, *, calls: int = CALLS) -> dict[str, 
     window, left_out = _window(picture, calls)
     names: dict[str, int] = {}
     rows: list[list[list[Any]]] = []
-    for rank in range(len(picture.ends)):
-        first, last = window[rank]
+    shown = _shown(picture, window)
+    for rank, own in enumerate(shown):
+        now = picture.under_way.get(rank)
         rows.append(
             [
                 [
                     call.tick,
                     call.repeats,
-                    _number(names, call.told),
+                    _number(names, call.told + (" (has not returned)" if call is now else "")),
                     _number(names, site(rank, call.tick)),
                     _number(names, call.kind.value),
                     call.peer if call.source2 is None else [call.peer, call.source2],
@@ -81,14 +83,14 @@ def page_data(picture: Picture, site: Site, *, calls: int = CALLS) -> dict[str, 
                     call.bytes,
                     _number(names, call.comm),
                 ]
-                for call in picture.logs.get(rank, ())[first:last]
+                for call in own
             ]
         )
     arrows, more = _arrows(picture, window)
     if more:
         left_out.append(f"{more} messages that begin or end outside of what is shown")
     bars = _bars(picture, window, names)
-    _add_columns(picture, window, rows, arrows, bars)
+    _add_columns(shown, rows, arrows, bars)
     return {
         "ranks": len(picture.ends),
         "focus": picture.focus,
@@ -130,6 +132,16 @@ def _window(picture: Picture, most: int) -> tuple[dict[int, tuple[int, int]], li
     return window, told
 
 
+def _shown(picture: Picture, window: dict[int, tuple[int, int]]) -> list[list[Call]]:
+    """The calls of each rank that are in the window; the one that it is in is the last of all."""
+    found = []
+    for rank in range(len(picture.ends)):
+        log, (first, last) = picture.logs.get(rank, ()), window[rank]
+        now = picture.under_way.get(rank)
+        found.append([*log[first:last], *([now] if now is not None and last == len(log) else [])])
+    return found
+
+
 def _ticks(picture: Picture, window: dict[int, tuple[int, int]], rank: int) -> tuple[int, int]:
     first, last = window[rank]
     log = picture.logs.get(rank, ())
@@ -157,14 +169,12 @@ def _arrows(picture: Picture, window: dict[int, tuple[int, int]]) -> tuple[list[
 
 
 def _add_columns(
-    picture: Picture,
-    window: dict[int, tuple[int, int]],
+    shown: Sequence[Sequence[Call]],
     rows: list[list[list[Any]]],
     arrows: list[list[Any]],
     bars: list[list[Any]],
 ) -> None:
     """Each call's column, as its last entry."""
-    shown = [picture.logs.get(rank, ())[slice(*window[rank])] for rank in range(len(picture.ends))]
     received = [(m[0], m[1], m[2], m[4]) for m in arrows if m[4] is not None]
     found = columns(shown, received, [bar[3] for bar in bars])
     for row, own in zip(rows, found, strict=True):

@@ -57,6 +57,11 @@ def lines(
     return found[:MOST]
 
 
+def calls(verdict: Verdict, standings: Mapping[int, Standing], size: int) -> list[str]:
+    """Only the calls that these ranks are in, those alike in one line. size: of the job."""
+    return [*_waiting(verdict, standings, size), *_not_waiting(verdict, standings)]
+
+
 # ---- who waits for what --------------------------------------------------------------------------
 
 

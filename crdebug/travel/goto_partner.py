@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePath
 
 from crdebug.base.errors import BadInput
@@ -25,6 +25,7 @@ from crdebug.timeline.messages import (
 )
 from crdebug.travel.call_sites import Sites
 from crdebug.travel.recorded_job import RecordedJob
+from crdebug.travel.under_way import under_way, waits_in
 
 _ARRIVED = "MPI_Parrived"
 _FAR = 100_000  # calls that are looked back at
@@ -57,14 +58,14 @@ class Partners:
         self._recorded = recorded
         self._sites = Sites(recorded.job.group)
 
-    def sender(self, focus: int) -> Partner:
+    async def sender(self, focus: int) -> Partner:
         """The sender of the message that the rank received last, at or before its place; for a
         collective, the rank that came to it last. Raises BadInput if there is none."""
-        return self._partner(focus, _RECEIVES, received_by, self._as_received)
+        return await self._told(focus, _RECEIVES, received_by, self._as_received)
 
-    def receiver(self, focus: int) -> Partner:
+    async def receiver(self, focus: int) -> Partner:
         """The receiver of the message that the rank sent last, at or before its place."""
-        return self._partner(focus, _SENDS, sent_by, self._as_sent)
+        return await self._told(focus, _SENDS, sent_by, self._as_sent)
 
     def name(self, rank: int, tick: int) -> str:
         """The name of a rank's call."""
@@ -110,6 +111,27 @@ class Partners:
     def _messages(self, call: Call) -> list[Message]:
         found = received_by(self._recorded.matching(), call)
         return [each for each in found if self._is_other_end(each)]
+
+    async def _told(
+        self,
+        focus: int,
+        kinds: frozenset[Kind],
+        messages: Callable[..., tuple[Message, ...]],
+        partner: Callable[[Message], Partner],
+    ) -> Partner:
+        """And where the rank waits, if it does: the user may have meant the message that it gets
+        there."""
+        waits = await waits_in(self._recorded, focus)
+        try:
+            found = self._partner(focus, kinds, messages, partner)
+        except BadInput as error:
+            if not waits:
+                raise
+            hint = error.hint or "'why-blocked' tells who waits for whom"
+            raise BadInput(f"{error.problem}; rank {focus} waits {waits}", hint=hint) from None
+        if not waits:
+            return found
+        return replace(found, text=f"{found.text}; rank {focus} was waiting {waits}")
 
     def _partner(
         self,
@@ -183,20 +205,31 @@ class Partners:
         )
 
     async def on_the_way(self) -> OnTheWay:
-        """Messages in flight where the job is, and receives that wait."""
+        """Messages in flight where the job is, and receives that wait; those of calls that ranks
+        are in, too."""
         matching, cut = self._recorded.matching(), self._recorded.cut()
         sent, awaited = [*in_flight(matching, cut)], [*pending(matching, cut)]
+        now = under_way(self._recorded)
+        sending = [(each.asked.site, found) for each in now if (found := each.message())]
+        waiting = [(each.asked.site, going) for each in now if (going := each.receive())]
         return OnTheWay(
-            tuple([(each, await self.line(each.sender, each.sent)) for each in sent]),
-            tuple([(each, await self.line(each.receiver, each.posted)) for each in awaited]),
+            (
+                *[(each, await self.line(each.sender, each.sent)) for each in sent],
+                *[(each, await self._at(each.sender, site)) for site, each in sending],
+            ),
+            (
+                *[(each, await self.line(each.receiver, each.posted)) for each in awaited],
+                *[(each, await self._at(each.receiver, site)) for site, each in waiting],
+            ),
         )
 
     async def line(self, rank: int, tick: int) -> Location | None:
         """The line of a rank's call."""
         call = self._call(rank, tick)
-        if call is None or not call.site:
-            return None
-        return (await self._sites.find(rank, [call.site])).get(call.site)
+        return await self._at(rank, call.site) if call is not None else None
+
+    async def _at(self, rank: int, site: int) -> Location | None:
+        return (await self._sites.find(rank, [site])).get(site) if site else None
 
     def _call(self, rank: int, tick: int) -> Call | None:
         call = entered_last(self._recorded.logs()[rank].calls, tick)

@@ -484,12 +484,12 @@ class History:
 
     async def goto_sender(self, focus: int) -> Moment:
         """To the send of the message that the rank received last, at or before its place."""
-        return await self._goto_partner(self.partners.sender(focus))
+        return await self._goto_partner(await self.partners.sender(focus))
 
     async def goto_receiver(self, focus: int) -> Moment:
         """To where another rank received the message that this one sent last, at or before its
         place."""
-        return await self._goto_partner(self.partners.receiver(focus))
+        return await self._goto_partner(await self.partners.receiver(focus))
 
     async def _goto_partner(self, partner: Partner) -> Moment:
         if partner.tick > self.traveller.recorded.tails()[partner.rank].tick:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -11,12 +10,13 @@ from crdebug.base.errors import CrdebugError
 from crdebug.base.instant import Cut
 from crdebug.charts.pages import save
 from crdebug.timeline.branches import Branch
-from crdebug.timeline.calls import Call
+from crdebug.timeline.calls import Call, entered_last
 from crdebug.timeline.page import Picture, page
 from crdebug.timeline.text import Place, Site
 from crdebug.travel.call_sites import Sites
 from crdebug.travel.restore_points import Base, below
 from crdebug.travel.seek import Traveller
+from crdebug.travel.under_way import in_words, under_way
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,16 +79,26 @@ class Survey:
             {rank: log.calls for rank, log in logs.items()},
         )
 
+    async def calls(self) -> list[str]:
+        """The calls that ranks are in, and that are not on record yet, those alike in one line."""
+        recorded = self._traveller.recorded
+        return await in_words(recorded, recorded.job.group.ranks)
+
     async def picture(self, overview: Overview) -> tuple[Picture, Site]:
         """The overview with all calls and messages, and the lines of the calls."""
         logs = overview.logs
         sites = {rank: log.sites for rank, log in self._traveller.recorded.logs().items()}
-        lines = {rank: await self.lines(rank, sites.get(rank, ())) for rank in logs}
+        now = {each.asked.rank: each.call for each in under_way(self._traveller.recorded)}
+        lines = {}
+        for rank in logs:
+            more = (now[rank].site,) if rank in now else ()
+            lines[rank] = await self.lines(rank, (*sites.get(rank, ()), *more))
 
         def site(rank: int, tick: int) -> str:
-            calls = logs[rank]
-            at = bisect_right(calls, tick, key=lambda call: call.tick) - 1
-            return lines[rank].get(calls[at].site, "") if at >= 0 else ""
+            call = now.get(rank)
+            if call is None or tick < call.tick:
+                call = entered_last(logs[rank], tick)
+            return lines[rank].get(call.site, "") if call is not None else ""
 
         picture = Picture(
             f"{self._traveller.job.name}: timeline",
@@ -99,7 +109,8 @@ class Survey:
             (*overview.checkpoints, *overview.automatic),
             overview.marks,
             overview.branches,
-            focus=overview.focus,
+            now,
+            overview.focus,
         )
         return picture, site
 

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
 from crdebug.base.errors import CrdebugError, Refused
 from crdebug.base.events import Location
 from crdebug.base.ranks import RankSet
-from crdebug.job.sight import look, sight, without_record
+from crdebug.job.sight import Look, look, sight, without_record
 from crdebug.job.verdict_lines import in_words
+from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
-from crdebug.timeline.verdict import State, judge
+from crdebug.timeline.verdict import Standing, State, Verdict, judge
 from crdebug.travel.recorded_job import RecordedJob
 from crdebug.travel.stood import Stood
 
@@ -26,9 +28,38 @@ async def why_blocked(recorded: RecordedJob, stood: Stood, ranks: RankSet) -> li
 
 async def judged(recorded: RecordedJob, stood: Stood, ranks: RankSet) -> tuple[list[str], RankSet]:
     """The same, and the ranks of which it is proved that they can never go on."""
+    found = seen(recorded, stood)
+    standings = dict(found.standings)
+    for info in recorded.job.group.info():
+        each, at = standings[info.rank], info.location
+        if each.state is State.COMPUTES and at is not None:
+            standings[info.rank] = replace(each, place=_place(at))
+    told = await in_words(found.verdict, standings, found.pids, found.logs, ranks)
+    problem = (found.problem,) if found.problem else without_record(found.looks, found.logs)
+    lines = [*told, *problem]
+    return lines, RankSet.of(found.verdict.proved)
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What the ranks do. looks: at their clocks. pids: of those that can be asked. problem: why the
+    record is left alone, "" if it is not."""
+
+    verdict: Verdict
+    standings: Mapping[int, Standing]
+    looks: Mapping[int, Look]
+    logs: Mapping[int, RankLog]
+    pids: Mapping[int, int]
+    problem: str = ""
+
+
+def seen(recorded: RecordedJob, stood: Stood | None = None) -> Seen:
+    """Look at all ranks. stood: says for how long they have been where they are. Raises Refused if
+    there is too little memory for the record."""
     clocks, group = recorded.clocks(), recorded.job.group
     debugged = not group.running
     before, problem = look(clocks, debugged=debugged), ""
+    logs: Mapping[int, RankLog]
     try:
         recorded.read()
         logs, matching = recorded.so_far.logs, recorded.so_far.matching
@@ -38,18 +69,11 @@ async def judged(recorded: RecordedJob, stood: Stood, ranks: RankSet) -> tuple[l
         logs, matching = {}, Matching(recorded.library)
         problem = f"the record cannot be used: {error}"
     after = look(clocks, debugged=debugged)
-    size = len(group.ranks)
-    seconds, still = stood.seconds(clocks), stood.still(clocks)
-    scene, standings = sight(before, after, logs, matching, size, seconds, still)
-    for info in group.info():
-        each, at = standings[info.rank], info.location
-        if each.state is State.COMPUTES and at is not None:
-            standings[info.rank] = replace(each, place=_place(at))
+    seconds = stood.seconds(clocks) if stood is not None else {}
+    still = stood.still(clocks) if stood is not None else ()
+    scene, standings = sight(before, after, logs, matching, len(group.ranks), seconds, still)
     pids = {clock.rank: clock.pid for clock in clocks}
-    verdict = judge(scene, standings)
-    told = await in_words(verdict, standings, pids, logs, ranks)
-    lines = [*told, *([problem] if problem else without_record(after, logs))]
-    return lines, RankSet.of(verdict.proved)
+    return Seen(judge(scene, standings), standings, after, logs, pids, problem)
 
 
 def _place(at: Location) -> str:

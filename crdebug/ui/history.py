@@ -90,7 +90,7 @@ def message_table(on_the_way: OnTheWay, width: int = 0) -> str:
     rows = [*_sent(on_the_way), *_awaited(on_the_way)]
     if not rows:
         return (
-            "no messages are in flight, and no receive that was posted waits "
+            "no messages are in flight, and no receive waits "
             "('why-blocked' tells which calls the ranks wait in)"
         )
     return table(("what", "from", "to", "tag", "bytes", "communicator", "where"), rows, width)

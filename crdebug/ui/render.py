@@ -162,6 +162,7 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
             yield snapshot_table(result.stock, result.focus, result.marks, width)
         case Timeline():
             yield timeline(result.overview, width)
+            yield from result.calls
         case Text():
             yield result.text
         case Killed():

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import asyncio
 import re
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import Refused
+from crdebug.base.errors import BadInput, Refused
 from crdebug.base.events import JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.session import Session
 from harness import cli
 from harness.jobs import JOB, Heard, session
+from harness.page import data_of
 from harness.programs import build
 from harness.talk import said
 from harness.travel import history, recorded, run_to
@@ -21,11 +24,14 @@ from harness.travel import history, recorded, run_to
 
 async def run_until_it_hangs(job: Session) -> None:
     """Until the three ranks stand in their barrier, and the fourth in its receive."""
+    await run_until_all_are_in(job, ["MPI_Barrier"] * 3 + ["MPI_Recv"])
+
+
+async def run_until_all_are_in(job: Session, calls: Sequence[str]) -> None:
     clocks = history(job).traveller.recorded.clocks
 
     def hangs() -> bool:
-        calls = [doing.call for each in clocks() if (doing := each.read().doing)]
-        return calls == ["MPI_Barrier"] * 3 + ["MPI_Recv"]
+        return [doing.call for each in clocks() if (doing := each.read().doing)] == [*calls]
 
     running = asyncio.create_task(job.resume(job.ranks))
     await Deadline(60).until(hangs, "the job to hang")
@@ -52,6 +58,41 @@ async def test_of_a_recorded_job_it_is_proved() -> None:
         await history(job).goto_tick(0, 3)
         with pytest.raises(Refused, match="the job is in its past"):
             await job.why(job.ranks)
+
+
+async def test_the_history_knows_the_calls_that_ranks_are_in(tmp_path: Path) -> None:
+    program = build("hangs")
+    async with recorded(program, "--mode", "member", "--rounds", 0, ranks=4) as job:
+        await run_until_it_hangs(job)
+        waits = (await said(job, "why-blocked"))[:2]
+        assert (await said(job, "info timeline"))[-2:] == waits
+        (_, message) = await said(job, "info messages")
+        assert re.fullmatch(
+            r"awaited  0     3 \(tick \d+\)  7 +world +receive at \S+hangs.c:\d+", message
+        ), message
+        told = f"rank {waits[1]}"
+        with pytest.raises(BadInput, match=re.escape(f"received nothing so far; {told}")):
+            await said(job, "[3] goto-sender")
+        with pytest.raises(BadInput, match=re.escape(f"sent nothing so far; {told}")):
+            await said(job, "[3] goto-receiver")
+        page = tmp_path / "page.html"
+        await said(job, f"timeline --html {page}")
+        data = data_of(page)
+        last = [calls[-1] for calls in data["calls"]]
+        names = [data["names"][call[2]].partition(" ") for call in last]
+        assert [name for name, *_ in names] == ["MPI_Barrier"] * 3 + ["MPI_Recv"]
+        assert {rest for _, _, rest in names} == {"(has not returned)"}
+        assert all("hangs.c:" in data["names"][call[3]] for call in last)
+        # where they stand is inside of these calls
+        assert [2 * call[0] - 1 for call in last] == data["here"]
+
+
+async def test_a_send_that_nobody_asks_for_is_on_its_way() -> None:
+    async with recorded(build("hangs"), "--mode", "synchronous", ranks=4) as job:
+        await run_until_all_are_in(job, ["MPI_Ssend"] * 4)
+        rows = (await said(job, "info messages"))[1:]
+        assert [row.split("  ")[0] for row in rows] == ["sent, unmatched"] * 4
+        assert all("synchronous at " in row for row in rows), rows
 
 
 async def test_of_one_without_a_record_the_stacks_say_perhaps() -> None:

@@ -21,9 +21,13 @@ VIEW = Overview(0, here=cut_of(20, 20, 20, 19), ends=cut_of(40, 40, 40, 39))
 
 @dataclass(slots=True)
 class FakeSurvey:
-    """saved: the files that were asked for."""
+    """saved: the files that were asked for. under_way: the lines of calls."""
 
     saved: list[Path] = field(default_factory=list)
+    under_way: list[str] = field(default_factory=list)
+
+    async def calls(self) -> list[str]:
+        return self.under_way
 
     async def save(self, overview: Overview, path: Path) -> None:
         self.saved.append(path)

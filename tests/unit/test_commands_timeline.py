@@ -169,6 +169,7 @@ async def test_the_timeline(session: FakeSession, context: Context, command: str
         checkpoints=(Place("1", cut_of(10, 10, 10, 10)),),
         automatic=(Place("a2", cut_of(30, 30, 30, 30)), Place("a1", cut_of(0, 0, 0, 0))),
     )
+    past.survey.under_way = ["1 waits in MPI_Recv from 0, tag 7 (ring.c:8), since tick 6"]
     lines = await said(context, command)
     bar = lines[0].partition("|")[2].partition("|")[0]
     assert [sign for sign in bar if sign not in "-."] == ["+", "#", "@", "+"]
@@ -177,6 +178,7 @@ async def test_the_timeline(session: FakeSession, context: Context, command: str
         "# checkpoint 1: tick 5",
         "+ 2 automatic checkpoints, from a1: tick 0, to a2: tick 15",
         ". recorded, ahead of here",
+        "1 waits in MPI_Recv from 0, tag 7 (ring.c:8), since tick 6",
     ]
 
 
