@@ -17,7 +17,15 @@ from crdebug.node import programs
 _HERE = Path(__file__).parent
 # Without line numbers, so that a debugger's `step` skips our frames; references to the MPI are
 # bound on first use, so that programs without an MPI can start with the layer too.
-_FLAGS = ("-std=c11", "-O2", "-g0", "-Wall", "-Wextra", "-fPIC", "-fvisibility=hidden")
+_FLAGS: tuple[str, ...] = (
+    "-std=c11",
+    "-O2",
+    "-g0",
+    "-Wall",
+    "-Wextra",
+    "-fPIC",
+    "-fvisibility=hidden",
+)
 _PARTS = ("pmpi.so",)
 _LINK = ("-shared", "-Wl,-z,lazy", "-Wl,--hash-style=gnu")
 HEADER = ("-E", "-include", "mpi.h", "-x", "c", "/dev/null")
