@@ -115,6 +115,19 @@ static void more_than_room(void) {
     MPI_Win_free(&window);
 }
 
+// ---- before and after MPI --------------------------------------------------------------------------------
+
+static void init_twice(void) {
+    if (!right) MPI_Init(NULL, NULL);  // !
+}
+
+static void after_finalize(void) {
+    if (right) MPI_Barrier(MPI_COMM_WORLD);
+    MPI_Finalize();
+    if (!right) MPI_Barrier(MPI_COMM_WORLD);  // !
+    exit(0);
+}
+
 #define MODE(name) {#name, name}
 static const struct {
     const char *name;
@@ -130,6 +143,8 @@ static const struct {
     MODE(other_count_of_scatter),
     MODE(room_for_fewer),
     MODE(more_than_room),
+    MODE(init_twice),
+    MODE(after_finalize),
 };
 
 int main(int argc, char **argv) {

@@ -260,6 +260,7 @@ int wrap_Finalize(uint64_t site) {
     C.initialized = 0;
     int rc = PMPI_Finalize();
     finish(&note, rc);
+    log_is_over();
     C.mode = CRDEBUG_COUNTS;
     leave();
     owner = NULL;

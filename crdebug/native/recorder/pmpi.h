@@ -182,6 +182,7 @@ static inline bool brought_back(const struct crdebug_record *record) {
 uint64_t finish_slow(struct note *note);
 uint64_t append(struct note *note);
 uint32_t failure_of(int rc); /* as the log has it (mpi_errors.py) */
+uint32_t failure_of_class(int class); /* without the MPI */
 static inline uint64_t finish(struct note *note, int rc) {
     if (UNLIKELY(C.mode == CRDEBUG_COUNTS)) return NOBODY;
     if (UNLIKELY(rc != MPI_SUCCESS)) note->failed = failure_of(rc);
@@ -199,6 +200,7 @@ uint32_t *word_at(struct crdebug_record *record, unsigned k);
 void refuse(unsigned reason);
 void log_the_end(void); /* when the process ends, from now on */
 void log_no_end(void); /* what was said of it does not hold */
+void log_is_over(void); /* MPI_Finalize has returned */
 /* While the layer asks the MPI about what the program has given, no error is fatal, for the MPI has to say
  * it of the program's own call. spared: there was one. */
 extern __thread bool asks, spared __attribute__((tls_model("initial-exec")));

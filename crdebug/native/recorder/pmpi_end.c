@@ -16,6 +16,8 @@ __thread bool asks, spared __attribute__((tls_model("initial-exec")));
 static pid_t own;
 static uint32_t leaves; /* with which status, + 1 */
 
+static bool over;       /* MPI_Finalize has returned, and is on record */
+
 /* Not in a child of the process, which has the same log. */
 static bool is_recorded(void) { return C.mode == CRDEBUG_RECORDS && getpid() == own; }
 
@@ -40,6 +42,7 @@ void log_the_end(void) {
 }
 
 void log_no_end(void) { log_header->ended_now = 0; }
+void log_is_over(void) { over = C.mode == CRDEBUG_RECORDS; }
 
 EXPORTED int MPI_Abort(MPI_Comm comm, int code) {
     if (is_recorded() && C.initialized && !(C.now % 2)) {
@@ -69,16 +72,16 @@ static uint64_t caller(void) {
 }
 
 /* An error in the MPI's function of this name, before its handler is asked. */
-static void fails(const char *name, int code) {
-    if (!is_recorded()) return;
+static void fails(const char *name, uint32_t failure) {
+    if (!is_recorded() && !(over && getpid() == own)) return;
     if (C.now % 2) {
-        log_header->doing_now = C.now | CRDEBUG_FAILED_NOW(failure_of(code));
+        log_header->doing_now = C.now | CRDEBUG_FAILED_NOW(failure);
         return;
     }
     memset(log_header->outside, 0, sizeof log_header->outside);
     if (name) strncpy(log_header->outside, name, sizeof log_header->outside - 1);
     log_header->outside_site = caller();
-    log_header->outside_failed = failure_of(code);
+    log_header->outside_failed = failure;
     log_header->left = 0;
     log_header->ended_now = C.now;
 }
@@ -92,7 +95,8 @@ static void fatal(const char *handler, void *object, int *code, const char *name
         return;
     }
     *(void **)&next = dlsym(RTLD_NEXT, handler);
-    if (code) fails(name, *code);
+    /* NULL: MPI has not begun, or is over, so it cannot be asked either */
+    fails(name, code ? failure_of(*code) : failure_of_class(MPI_ERR_OTHER));
     if (next) next(object, code, name, NULL);
     PMPI_Abort(mpi.world, code ? *code : 1);
 }
@@ -123,7 +127,7 @@ static int returning(const char *function, void *object, const char *name, int c
     *(void **)&next = dlsym(RTLD_NEXT, function);
     if (asks) spared = true;
     if (asks || next == NULL) return code;
-    fails(name, code);
+    fails(name, failure_of(code));
     int rc = next(object, name, code);
     if (!is_recorded()) return rc;
     if (C.now % 2) log_header->doing_now = C.now;

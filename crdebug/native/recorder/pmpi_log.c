@@ -48,9 +48,14 @@ static uint32_t failed_of(const struct crdebug_record *record) {
 }
 
 uint32_t failure_of(int rc) {
-    static const int classes[] = {CRDEBUG_ERRORS};
-    int class, count = sizeof classes / sizeof *classes;
+    int class;
     if (PMPI_Error_class(rc, &class) != MPI_SUCCESS) return CRDEBUG_OTHER_ERROR;
+    return failure_of_class(class);
+}
+
+uint32_t failure_of_class(int class) {
+    static const int classes[] = {CRDEBUG_ERRORS};
+    int count = sizeof classes / sizeof *classes;
     for (int i = 0; i < count; i++)
         if (classes[i] == class) return (uint32_t)i + 1;
     return CRDEBUG_OTHER_ERROR;
