@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import select
 import signal
 import subprocess
@@ -31,6 +32,11 @@ def cluster() -> Iterator[Cluster]:
         yield made
 
 
+# Open MPI 4.1 sets the process group of an ssh in the launcher, too: too late if that runs already
+# (setpgid(2), EACCES), which it says.
+_TOO_LATE = re.compile(rb"[^\n]*plm:rsh: Warning: setpgid[^\n]*\n")
+
+
 def lines(process: subprocess.Popen[bytes], count: int) -> list[str]:
     """What it prints next: so many lines, and no more."""
     assert process.stdout is not None
@@ -39,7 +45,7 @@ def lines(process: subprocess.Popen[bytes], count: int) -> list[str]:
         assert select.select([process.stdout], [], [], limit.left)[0], said
         more = os.read(process.stdout.fileno(), 4096)
         assert more, said
-        said += more
+        said = _TOO_LATE.sub(b"", said + more)
     return said.decode().splitlines()
 
 
