@@ -114,6 +114,10 @@ class RankClock:
         message from this rank of its communicator."""
         self._write(layout.CHOICE_OFFSET, (source + 1).to_bytes(4, "little"))
 
+    def wipe_stack(self, wipes: bool) -> None:
+        """Have the layer overwrite what calls leave on the stack, when they return; or not."""
+        self._write(layout.WIPES_OFFSET, int(wipes).to_bytes(4, "little"))
+
     def set_enforce(self, enforce: Enforce) -> None:
         """Make the rank repeat its record, or make a new one; see Enforce."""
         self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))

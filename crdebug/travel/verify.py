@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
+import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -23,6 +25,9 @@ from crdebug.travel.seek import Traveller
 _PLACES = 40  # at which memory is compared
 _NEAR = 0.1  # of the way: so much later the piece may begin
 _SHORT = 16  # bytes that are kept as they are
+_WORD = 8
+_MASKED = 1 << 16  # bytes: in larger variables addresses count, too
+_HIGH = re.compile(rb"[^\0]\0\0", re.DOTALL)  # the end of a word that may be one
 _GAP, _SPAN = 1 << 12, 1 << 26  # bytes: variables that are as near are read at once; and so many
 
 
@@ -153,12 +158,19 @@ class Verify:
         traveller = self._traveller
         await traveller.job.give_input_again()
         await traveller.awake()
-        for number, cut in enumerate(cuts, 1):
-            self._tell(Progress("verify", f"{which} time, place {number} of {len(cuts)}"))
-            clocks = traveller.recorded.clocks()
-            await traveller.replay(clocks, cut, focus).run()
-            await self._finish(clocks, cut)
-            seen.append(await self._look(clocks))
+        try:
+            for number, cut in enumerate(cuts, 1):
+                self._tell(Progress("verify", f"{which} time, place {number} of {len(cuts)}"))
+                clocks = traveller.recorded.clocks()
+                for clock in clocks:
+                    clock.wipe_stack(True)
+                await traveller.replay(clocks, cut, focus).run()
+                await self._finish(clocks, cut)
+                seen.append(await self._look(clocks))
+        finally:
+            for clock in traveller.recorded.clocks():
+                with contextlib.suppress(ProcessLookupError):
+                    clock.wipe_stack(False)
 
     async def _look(self, clocks: Sequence[RankClock]) -> Seen:
         """What the variables have on each rank that stands still inside MPI: held, with nothing on
@@ -198,26 +210,51 @@ def _stands_still(clock: RankClock) -> bool:
 def _contents(pid: int, places: Sequence[Variable]) -> Iterator[tuple[str, Content]]:
     mapped = [(each.start, each.end) for each in proc.maps(pid)]
     for span in _spans(places):
-        start = span[0].address
-        end = max(each.address + each.size for each in span)
+        start = span[0].address & -_WORD
+        end = max(each.address + each.size for each in span) + _WORD - 1 & -_WORD
         try:
             data = proc.read_memory(pid, start, end - start)
         except OSError:
             continue  # it has been freed, and unmapped
         for each in span:
-            own = data[each.address - start :][: each.size]
-            if len(own) == each.size and not _is_address(own, each.format, mapped):
-                short = each.size <= _SHORT
-                kept = own if short else hashlib.blake2b(own, digest_size=_SHORT).digest()
-                yield each.name, (f"={each.format}" if short else "", kept)
+            at = each.address - start
+            if len(data) < at + each.size:
+                continue
+            if each.size > _SHORT:
+                own = data[at : at + each.size]
+                if each.size <= _MASKED:
+                    whole = data[at & -_WORD : at + each.size + _WORD - 1 & -_WORD]
+                    own = without_addresses(whole, mapped)
+                yield each.name, ("", hashlib.blake2b(own, digest_size=_SHORT).digest())
+            elif not _holds_address(data, at, each, mapped):
+                yield each.name, (f"={each.format}", data[at : at + each.size])
 
 
-def _is_address(data: bytes, form: str, mapped: Sequence[tuple[int, int]]) -> bool:
-    """Is it a number by type, and a pointer by value?"""
-    if len(data) != 8 or form not in "qQ":
+def _holds_address(data: bytes, at: int, each: Variable, mapped: Sequence[tuple[int, int]]) -> bool:
+    """Is it a number by type, and a pointer, or a part of one, by value? The heap and the stack may
+    be used in another way each time, for the MPI waits as long as it takes."""
+    if each.format not in "qQiIlLhHbB" or not each.format:
         return False
+    first, last = at & -_WORD, at + each.size - 1 & -_WORD
+    return any(
+        _is_address(data[word : word + _WORD], mapped) for word in range(first, last + 1, _WORD)
+    )
+
+
+def _is_address(data: bytes, mapped: Sequence[tuple[int, int]]) -> bool:
     value = int.from_bytes(data, "little")
     return any(start <= value < end for start, end in mapped)
+
+
+def without_addresses(data: bytes, mapped: Sequence[tuple[int, int]]) -> bytes:
+    """The same with zeros for words that are addresses. data: whole words."""
+    found = None
+    for match in _HIGH.finditer(data):
+        word = match.start() & -_WORD
+        if match.start() % _WORD == _WORD - 3 and _is_address(data[word : word + _WORD], mapped):
+            found = found or bytearray(data)
+            found[word : word + _WORD] = bytes(_WORD)
+    return bytes(found) if found is not None else data
 
 
 def _spans(places: Sequence[Variable]) -> Iterator[list[Variable]]:

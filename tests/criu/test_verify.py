@@ -30,6 +30,14 @@ async def test_the_variable_of_a_race_is_named(mode: str) -> None:
         assert not others, others
 
 
+async def test_what_a_program_does_not_initialise_is_no_difference() -> None:
+    """MPI leaves something else on the stack each time, for it waits as long as it takes."""
+    async with recorded(build("racy"), "--mode", "garbage", "--rounds", 200, ranks=3) as job:
+        await job.run_on(job.ranks, to_end=True)
+        told = await said(job, "verify")
+        assert "both times the same" in told[0], told
+
+
 async def test_a_clean_program_is_the_same_each_time(thorough: bool) -> None:
     async with recorded(build("racy"), "--rounds", 20000, ranks=2) as job:
         await run_to(job, 0, "counts", "step == 5")

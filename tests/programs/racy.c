@@ -2,7 +2,8 @@
 //
 // --steps N      between which all ranks meet
 // --mode WORD    clean: with a lock.  global, local, heap: what the threads of rank 1 count in
-//                without one, a global variable, one of main's, or memory from malloc
+//                without one, a global variable, one of main's, or memory from malloc.
+//                garbage: as clean; a function that calls MPI does not initialise its variables
 // --rounds N     of each thread, in a step
 //
 // What is counted changes no message.
@@ -30,6 +31,29 @@ static void *counts(void *argument) {
     return NULL;
 }
 
+/* Rank 0 tests for messages that come at some time: what MPI leaves on the stack for the next call of this
+ * function, and for the functions that are bound meanwhile, is another each time. */
+static __attribute__((noinline)) int takes_turns(void) {
+    enum { MOST = 64 };
+    int found[MOST], statuses[MOST], all[MOST], flag = 0, value = my_rank;
+    struct {
+        double numbers[MOST];
+    } row[4];
+    MPI_Request request;
+    __asm__ volatile("" : : "r"(found), "r"(statuses), "r"(all), "r"(row) : "memory");
+    if (my_rank) {
+        usleep((useconds_t)(rand() % 1500));
+        MPI_Send(&value, 1, MPI_INT, 0, 3, MPI_COMM_WORLD);
+    } else {
+        for (int other = 1; other < rank_count; other++, flag = 0) {
+            MPI_Irecv(&value, 1, MPI_INT, MPI_ANY_SOURCE, 3, MPI_COMM_WORLD, &request);
+            while (!flag) MPI_Test(&request, &flag, MPI_STATUS_IGNORE);
+        }
+    }
+    MPI_Barrier(MPI_COMM_WORLD);
+    return value;
+}
+
 int main(int argc, char **argv) {
     for (int i = 1; i + 1 < argc; i += 2) {
         if (!strcmp(argv[i], "--steps")) steps = atol(argv[i + 1]);
@@ -42,7 +66,9 @@ int main(int argc, char **argv) {
     start_mpi(&argc, &argv);
     volatile long *where = !strcmp(mode, "local") ? &counted : !strcmp(mode, "heap") ? many : &total;
     for (step = 0; step < steps; step++) {
-        struct work work = {where, my_rank != 1 || !strcmp(mode, "clean")};
+        int clean = !strcmp(mode, "clean") || !strcmp(mode, "garbage");
+        struct work work = {where, my_rank != 1 || clean};
+        if (!strcmp(mode, "garbage")) takes_turns();
         pthread_t other;
         CHECK(pthread_create(&other, NULL, counts, &work) == 0, "no thread");
         counts(&work);

@@ -176,7 +176,10 @@ struct crdebug_clock {
     uint32_t expected_words[4], actual_words[4];
     /* Set from outside: the rank, in the communicator and plus 1, from which the next receive or probe
      * takes its message that leaves the sender open, and that is not recorded yet; 0: the MPI chooses. */
-    uint32_t choice, reserved;
+    uint32_t choice;
+    /* Set from outside: what calls have left on the stack is overwritten when they return, so that what
+     * the program has not initialised is the same each time, whatever the MPI has done meanwhile. */
+    uint32_t wipes;
     /* The address of CRDEBUG_BUCKETS pointers to the requests that the program holds: struct request in
      * pmpi.h. 0 before the first. */
     uint64_t requests;

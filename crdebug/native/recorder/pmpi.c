@@ -175,6 +175,33 @@ void compare_bytes(void) {
 
 /* ---- what the rank is in ------------------------------------------------------------------------- */
 
+/* No caller expects anything in these; but ld.so saves them on the stack when it binds a function. */
+static void wipe_registers(void) {
+#define ZERO(n) "vpxord %%zmm" #n ", %%zmm" #n ", %%zmm" #n "\n"
+#define MASK(n) "kxorw %%k" #n ", %%k" #n ", %%k" #n "\n"
+    if (__builtin_cpu_supports("avx512f"))
+        __asm__ volatile(ZERO(16) ZERO(17) ZERO(18) ZERO(19) ZERO(20) ZERO(21) ZERO(22) ZERO(23)
+                             ZERO(24) ZERO(25) ZERO(26) ZERO(27) ZERO(28) ZERO(29) ZERO(30) ZERO(31)
+                                 MASK(0) MASK(1) MASK(2) MASK(3) MASK(4) MASK(5) MASK(6) MASK(7)::);
+    if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroall");
+    __asm__ volatile("xorl %%eax, %%eax\n xorl %%ecx, %%ecx\n xorl %%edx, %%edx\n"
+                     "xorl %%esi, %%esi\n xorl %%edi, %%edi\n xorl %%r8d, %%r8d\n"
+                     "xorl %%r9d, %%r9d\n xorl %%r10d, %%r10d\n xorl %%r11d, %%r11d\n" ::
+                         : "rax", "rcx", "rdx", "rsi", "rdi", "r8", "r9", "r10", "r11", "cc");
+}
+
+/* Below here the stack is of calls that have returned; they do not use more than this, mostly. */
+static __attribute__((noinline)) void wipe_below(void) {
+    char dead[1 << 16];
+    memset(dead, 0, sizeof dead);
+    __asm__ volatile("" : : "r"(dead) : "memory"); /* somebody may look at it */
+}
+
+void wipe_stack(void) {
+    if (gettid() == getpid()) wipe_below(); /* another thread's stack may be small */
+    wipe_registers();
+}
+
 void doing_words(const uint32_t *words, uint32_t count) {
     memcpy(C.doing_words, words, (count < CRDEBUG_DOING ? count : CRDEBUG_DOING) * sizeof *words);
 }

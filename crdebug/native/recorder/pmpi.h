@@ -68,9 +68,11 @@ static inline bool enter(void) {
     return true;
 }
 
+void wipe_stack(void);
 static inline void leave(void) {
     if (UNLIKELY(C.look_size)) compare_bytes();
     if (UNLIKELY(C.now == C.stop)) crdebug_hold();
+    if (UNLIKELY(C.wipes)) wipe_stack();
     C.now++;
     depth = 0;
 }
