@@ -6,6 +6,7 @@
 #include <sched.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/syscall.h>
 #include <sys/uio.h>
 #include <time.h>
 #include <unistd.h>
@@ -198,7 +199,7 @@ static __attribute__((noinline)) void wipe_below(void) {
 }
 
 void wipe_stack(void) {
-    if (gettid() == getpid()) wipe_below(); /* another thread's stack may be small */
+    if (syscall(SYS_gettid) == getpid()) wipe_below(); /* another thread's stack may be small */
     wipe_registers();
 }
 
