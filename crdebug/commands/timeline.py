@@ -37,8 +37,7 @@ async def when(call: Call) -> Result:
 Show the history, a line for each rank.
 
 On it are the checkpoints, the marks, and where the job is; below, the calls that ranks are in and
-that have not returned. Checkpoints that crdebug takes by itself
-are a1, a2, ...; see 'help set'.
+that have not returned. Checkpoints that crdebug takes by itself are a1, a2, ...; see 'help set'.
 """,
     requires=Requires.ANY,
 )

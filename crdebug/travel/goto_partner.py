@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import PurePath
 
 from crdebug.base.errors import BadInput
@@ -61,11 +62,12 @@ class Partners:
     async def sender(self, focus: int) -> Partner:
         """The sender of the message that the rank received last, at or before its place; for a
         collective, the rank that came to it last. Raises BadInput if there is none."""
-        return await self._told(focus, _RECEIVES, received_by, self._as_received)
+        find = partial(self._partner, _RECEIVES, received_by, self._as_received)
+        return await self._told(focus, find)
 
     async def receiver(self, focus: int) -> Partner:
         """The receiver of the message that the rank sent last, at or before its place."""
-        return await self._told(focus, _SENDS, sent_by, self._as_sent)
+        return await self._told(focus, partial(self._partner, _SENDS, sent_by, self._as_sent))
 
     def name(self, rank: int, tick: int) -> str:
         """The name of a rank's call."""
@@ -112,18 +114,12 @@ class Partners:
         found = received_by(self._recorded.matching(), call)
         return [each for each in found if self._is_other_end(each)]
 
-    async def _told(
-        self,
-        focus: int,
-        kinds: frozenset[Kind],
-        messages: Callable[..., tuple[Message, ...]],
-        partner: Callable[[Message], Partner],
-    ) -> Partner:
+    async def _told(self, focus: int, find: Callable[[int], Partner]) -> Partner:
         """And where the rank waits, if it does: the user may have meant the message that it gets
         there."""
         waits = await waits_in(self._recorded, focus)
         try:
-            found = self._partner(focus, kinds, messages, partner)
+            found = find(focus)
         except BadInput as error:
             if not waits:
                 raise
@@ -135,10 +131,10 @@ class Partners:
 
     def _partner(
         self,
-        focus: int,
         kinds: frozenset[Kind],
         messages: Callable[..., tuple[Message, ...]],
         partner: Callable[[Message], Partner],
+        focus: int,
     ) -> Partner:
         matching = self._recorded.matching()
         for call in self._before(focus):

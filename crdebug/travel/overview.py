@@ -81,8 +81,7 @@ class Survey:
 
     async def calls(self) -> list[str]:
         """The calls that ranks are in, and that are not on record yet, those alike in one line."""
-        recorded = self._traveller.recorded
-        return await in_words(recorded, recorded.job.group.ranks)
+        return await in_words(self._traveller.recorded)
 
     async def picture(self, overview: Overview) -> tuple[Picture, Site]:
         """The overview with all calls and messages, and the lines of the calls."""

@@ -159,10 +159,13 @@ class RecordedJob:
 
     def unrecorded(self) -> dict[int, Reason]:
         """The ranks that are not recorded where they are, or were last, and why."""
-        found = {rank: log.refused for rank, log in self.looked_at().items()}
+        found = {}
         for clock in self.clocks():
             with contextlib.suppress(ProcessLookupError):
                 found[clock.rank] = clock.read().refused
+        if len(found) < len(self.job.group.ranks):  # some have ended: their logs say it
+            logs = self.looked_at()
+            found = {rank: log.refused for rank, log in logs.items()} | found
         return {rank: why for rank, why in sorted(found.items()) if why}
 
     def require(self, cut: Cut) -> None:

@@ -6,7 +6,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.job.verdict_lines import calls_in_words
 from crdebug.timeline.under_way import UnderWay
 from crdebug.travel.recorded_job import RecordedJob
-from crdebug.travel.why import seen
+from crdebug.travel.why import Seen, seen
 
 
 def under_way(recorded: RecordedJob) -> tuple[UnderWay, ...]:
@@ -23,15 +23,18 @@ def under_way(recorded: RecordedJob) -> tuple[UnderWay, ...]:
 async def waits_in(recorded: RecordedJob, rank: int) -> str:
     """Where the rank waits: "in MPI_Recv from 0, tag 7 (exchange.c:41), since tick 3"; "" if it
     does not wait in a call that is not on record yet."""
-    for line in await in_words(recorded, RankSet.of([rank])):
-        who, waits, where = line.partition(" waits ")
-        if who == str(rank) and waits:
-            return where
-    return ""
-
-
-async def in_words(recorded: RecordedJob, ranks: RankSet) -> list[str]:
-    """A line for each class of these ranks that are in such a call alike: "1 waits in MPI_Recv from
-    0, tag 7 (exchange.c:41), since tick 3"."""
     found = seen(recorded)
+    if rank not in found.verdict.needs:
+        return ""
+    (line,) = await _lines(found, RankSet.of([rank]))
+    return line.removeprefix(f"{rank} waits ")
+
+
+async def in_words(recorded: RecordedJob) -> list[str]:
+    """A line for each class of ranks that are in such a call alike: "1 waits in MPI_Recv from 0,
+    tag 7 (exchange.c:41), since tick 3"."""
+    return await _lines(seen(recorded), recorded.job.group.ranks)
+
+
+async def _lines(found: Seen, ranks: RankSet) -> list[str]:
     return await calls_in_words(found.verdict, found.standings, found.pids, found.logs, ranks)

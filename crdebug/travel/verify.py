@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import re
+from array import array
+from bisect import bisect_right
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from operator import itemgetter
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, Interrupted, Refused, StoreError
@@ -27,7 +29,8 @@ _NEAR = 0.1  # of the way: so much later the piece may begin
 _SHORT = 16  # bytes that are kept as they are
 _WORD = 8
 _MASKED = 1 << 16  # bytes: in larger variables addresses count, too
-_HIGH = re.compile(rb"[^\0]\0\0", re.DOTALL)  # the end of a word that may be one
+_HIGHEST = 1 << 47  # addresses are below: x86-64, without the kernel's part
+_INTEGERS = frozenset("bBhHiIlLqQ")  # as in the struct module
 _GAP, _SPAN = 1 << 12, 1 << 26  # bytes: variables that are as near are read at once; and so many
 
 
@@ -208,7 +211,7 @@ def _stands_still(clock: RankClock) -> bool:
 
 
 def _contents(pid: int, places: Sequence[Variable]) -> Iterator[tuple[str, Content]]:
-    mapped = [(each.start, each.end) for each in proc.maps(pid)]
+    mapped = [(each.start, each.end) for each in proc.maps(pid) if each.end <= _HIGHEST]
     for span in _spans(places):
         start = span[0].address & -_WORD
         end = max(each.address + each.size for each in span) + _WORD - 1 & -_WORD
@@ -218,43 +221,34 @@ def _contents(pid: int, places: Sequence[Variable]) -> Iterator[tuple[str, Conte
             continue  # it has been freed, and unmapped
         for each in span:
             at = each.address - start
-            if len(data) < at + each.size:
+            own = data[at : at + each.size]
+            if len(own) < each.size:
                 continue
+            kept = own
+            if each.size <= _MASKED:
+                kept = without_addresses(data, at, each.size, mapped)
             if each.size > _SHORT:
-                own = data[at : at + each.size]
-                if each.size <= _MASKED:
-                    whole = data[at & -_WORD : at + each.size + _WORD - 1 & -_WORD]
-                    own = without_addresses(whole, mapped)
-                yield each.name, ("", hashlib.blake2b(own, digest_size=_SHORT).digest())
-            elif not _holds_address(data, at, each, mapped):
-                yield each.name, (f"={each.format}", data[at : at + each.size])
+                yield each.name, ("", hashlib.blake2b(kept, digest_size=_SHORT).digest())
+            elif kept == own or each.format not in _INTEGERS:
+                yield each.name, (f"={each.format}", own)
 
 
-def _holds_address(data: bytes, at: int, each: Variable, mapped: Sequence[tuple[int, int]]) -> bool:
-    """Is it a number by type, and a pointer, or a part of one, by value? The heap and the stack may
-    be used in another way each time, for the MPI waits as long as it takes."""
-    if each.format not in "qQiIlLhHbB" or not each.format:
-        return False
-    first, last = at & -_WORD, at + each.size - 1 & -_WORD
-    return any(
-        _is_address(data[word : word + _WORD], mapped) for word in range(first, last + 1, _WORD)
-    )
+def without_addresses(data: bytes, at: int, size: int, mapped: Sequence[tuple[int, int]]) -> bytes:
+    """The bytes of a variable, with zeros for what is an address by value, or a part of one. The
+    heap and the stack may be used in another way each time, for the MPI waits as long as it takes.
 
-
-def _is_address(data: bytes, mapped: Sequence[tuple[int, int]]) -> bool:
-    value = int.from_bytes(data, "little")
-    return any(start <= value < end for start, end in mapped)
-
-
-def without_addresses(data: bytes, mapped: Sequence[tuple[int, int]]) -> bytes:
-    """The same with zeros for words that are addresses. data: whole words."""
-    found = None
-    for match in _HIGH.finditer(data):
-        word = match.start() & -_WORD
-        if match.start() % _WORD == _WORD - 3 and _is_address(data[word : word + _WORD], mapped):
-            found = found or bytearray(data)
-            found[word : word + _WORD] = bytes(_WORD)
-    return bytes(found) if found is not None else data
+    data: whole words of memory, with the variable at `at`. mapped: in order, the beginning and end
+    of each range in which addresses are.
+    """
+    first = at & -_WORD
+    words = array("Q", data[first : at + size + _WORD - 1 & -_WORD])
+    low, high = (mapped[0][0], mapped[-1][1]) if mapped else (0, 0)
+    for index, value in enumerate(words):
+        if low <= value < high:
+            nearest = bisect_right(mapped, value, key=itemgetter(0)) - 1
+            if value < mapped[nearest][1]:
+                words[index] = 0
+    return words.tobytes()[at - first :][:size]
 
 
 def _spans(places: Sequence[Variable]) -> Iterator[list[Variable]]:

@@ -174,7 +174,7 @@ void compare_bytes(void) {
     errno = before;
 }
 
-/* ---- what the rank is in ------------------------------------------------------------------------- */
+/* ---- what a call leaves behind ------------------------------------------------------------------- */
 
 /* No caller expects anything in these; but ld.so saves them on the stack when it binds a function. */
 static void wipe_registers(void) {
@@ -184,7 +184,11 @@ static void wipe_registers(void) {
         __asm__ volatile(ZERO(16) ZERO(17) ZERO(18) ZERO(19) ZERO(20) ZERO(21) ZERO(22) ZERO(23)
                              ZERO(24) ZERO(25) ZERO(26) ZERO(27) ZERO(28) ZERO(29) ZERO(30) ZERO(31)
                                  MASK(0) MASK(1) MASK(2) MASK(3) MASK(4) MASK(5) MASK(6) MASK(7)::);
-    if (__builtin_cpu_supports("avx")) __asm__ volatile("vzeroall");
+    if (__builtin_cpu_supports("avx"))
+        __asm__ volatile("vzeroall" ::
+                             : "xmm0", "xmm1", "xmm2", "xmm3", "xmm4", "xmm5", "xmm6", "xmm7",
+                               "xmm8", "xmm9", "xmm10", "xmm11", "xmm12", "xmm13", "xmm14",
+                               "xmm15");
     __asm__ volatile("xorl %%eax, %%eax\n xorl %%ecx, %%ecx\n xorl %%edx, %%edx\n"
                      "xorl %%esi, %%esi\n xorl %%edi, %%edi\n xorl %%r8d, %%r8d\n"
                      "xorl %%r9d, %%r9d\n xorl %%r10d, %%r10d\n xorl %%r11d, %%r11d\n" ::
@@ -202,6 +206,8 @@ void wipe_stack(void) {
     if (syscall(SYS_gettid) == getpid()) wipe_below(); /* another thread's stack may be small */
     wipe_registers();
 }
+
+/* ---- what the rank is in ------------------------------------------------------------------------- */
 
 void doing_words(const uint32_t *words, uint32_t count) {
     memcpy(C.doing_words, words, (count < CRDEBUG_DOING ? count : CRDEBUG_DOING) * sizeof *words);

@@ -68,7 +68,7 @@ static inline bool enter(void) {
     return true;
 }
 
-void wipe_stack(void);
+void wipe_stack(void); /* what calls have left there, and in registers */
 static inline void leave(void) {
     if (UNLIKELY(C.look_size)) compare_bytes();
     if (UNLIKELY(C.now == C.stop)) crdebug_hold();
