@@ -72,6 +72,10 @@ class InQuietRegion(Refused):
     """The program does not want a checkpoint just now; soon it may."""
 
 
+class OfTheMoment(Refused):
+    """What makes it impossible usually lasts for microseconds."""
+
+
 class Interrupted(CrdebugError):
     """The user ended it early (Ctrl-C)."""
 

@@ -182,8 +182,9 @@ async def follow(
 
 async def list_jobs() -> tuple[JobInfo, ...]:
     """Every job that left something here, by name. Drafts of those that have ended are removed."""
-    sweep_ended_jobs()
-    return tuple([await _info_or_damage(directory) for directory in all_jobs()])
+    known = tuple([await _info_or_damage(directory) for directory in all_jobs()])
+    sweep_ended_jobs()  # after that: one that is listed as ended has none
+    return known
 
 
 async def _info_or_damage(directory: JobDirectory) -> JobInfo:

@@ -14,7 +14,8 @@ from typing import ParamSpec, TypeVar
 
 from crdebug.acquire.binaries import build_id, mapped_programs
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrsFailed
+from crdebug.base.errors import CrsFailed, OfTheMoment
+from crdebug.base.ranks import RankSet
 from crdebug.checkpoint import shared_memory
 from crdebug.checkpoint.crs import Crs
 from crdebug.checkpoint.hashing import RunningHashes
@@ -28,7 +29,7 @@ from crdebug.job.holds import with_shims
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.restored_variables import broken_calls
 from crdebug.job.restoring import OUTPUT, Restoring, find_crs, memory_of
-from crdebug.node import proc, process_tree, signals, unprivileged
+from crdebug.node import files_used, proc, process_tree, signals, unprivileged
 from crdebug.node.container import Container
 
 P = ParamSpec("P")
@@ -143,7 +144,10 @@ class Imaging(Restoring):
         except CrsFailed:
             if base is None or not job.alive:
                 raise
-            return await dump(None)  # a full one, which builds on no other
+        except OfTheMoment:
+            if not running:
+                raise
+        return await dump(None)  # a full one, which builds on no other
 
     async def _dump(
         self,
@@ -234,6 +238,7 @@ class Imaging(Restoring):
         """Save the state of these frozen processes that is not in the images. ahead: by path,
         copies of open files that were made while the processes still ran."""
         record = job.record
+        _refuse_files_of_threads(job, pids)
         files = find_open_files(pids, container=not record.adopted)
         saved = await _whole(save, files, draft.files, ahead)
         if record.adopted:
@@ -318,6 +323,18 @@ class Imaging(Restoring):
         if image.tracked:
             bases.note(image.job.run, taken.number)
         return taken
+
+
+def _refuse_files_of_threads(job: Incarnation, pids: Sequence[int]) -> None:
+    """Raises OfTheMoment. CRIU 4.2.1 saves such a file, and then fails to open it: it makes the
+    threads of a process after that."""
+    for pid in pids:
+        for name in files_used.of_threads(pid):
+            raise OfTheMoment(
+                f"a file of a thread is open ({name}), which no restart could open again",
+                ranks=RankSet.of(hold.rank for hold in job.holds if hold.pid == pid),
+                hint="most are open for microseconds, as in pthread_setname_np(3): go on a little",
+            )
 
 
 def _ended(job: Incarnation) -> tuple[RankRecord, ...]:

@@ -12,6 +12,7 @@ from crdebug.node import proc
 
 # The first segment of System V's shared memory in an IPC namespace has inode 0, as what is no file.
 _INODE = r"([1-9]\d*|0(?= +/SYSV))"
+_OF_A_THREAD = re.compile(r"^/proc/(\d+)/task/(?!\1\b)\d+(/|$)")
 _FILE = re.compile(rf"^(\w+)-(\w+) \S{{3}}(\S) (\w+) (\w+):(\w+) {_INODE} *(.*)", re.M)
 
 
@@ -68,4 +69,16 @@ def opened(pid: int) -> set[tuple[int, int]]:
                 with contextlib.suppress(FileNotFoundError):  # closed meanwhile
                     details = os.stat(directory / name)
                     found.add((details.st_dev, details.st_ino))
+    return found
+
+
+def of_threads(pid: int) -> list[str]:
+    """The files below /proc/PID/task/TID that a process has open, by the names that it knows. Those
+    of a process's first thread do not count: it is there when a restart opens them."""
+    found = []
+    for number in proc.descriptors(pid):
+        with contextlib.suppress(FileNotFoundError):  # closed meanwhile
+            name = os.readlink(proc.PROC / str(pid) / "fd" / str(number))
+            if _OF_A_THREAD.match(name):
+                found.append(name)
     return found

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from crdebug.attached.job import AttendedJob
-from crdebug.base.errors import CrdebugError, InQuietRegion, Refused
+from crdebug.base.errors import CrdebugError, InQuietRegion, OfTheMoment, Refused
 from crdebug.base.events import Event, JobSays
 from crdebug.base.instant import Cut
 from crdebug.checkpoint.store import Checkpoint
@@ -85,7 +85,7 @@ class Automatic:
             self._since = None
             if all(base.cut != cut for base in self._checkpoints()):
                 await self.take()
-        except InQuietRegion:
+        except (InQuietRegion, OfTheMoment):
             return  # the next one
         except CrdebugError as error:
             self._say(f"no automatic checkpoint was taken: {error}")

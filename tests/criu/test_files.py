@@ -15,12 +15,13 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
-from crdebug.base.errors import CrdebugError, Refused, StoreError
+from crdebug.base.errors import CrdebugError, OfTheMoment, Refused, StoreError
 from crdebug.base.events import JobSays
 from crdebug.checkpoint import open_files as saved_files
 from crdebug.detached import jobs
 from crdebug.job import imaging, restoring
 from crdebug.job.directory import JobDirectory
+from crdebug.node import files_used
 from crdebug.session import Session
 from harness import looks, mpirun
 from harness.faults import small_disk
@@ -383,3 +384,36 @@ async def test_the_space_for_files_is_counted_beforehand_and_reported(
             told[0],
         )
         await forget()
+
+
+async def test_an_open_file_of_a_thread_is_refused_in_words_and_nothing_happens_to_the_job() -> (
+    None
+):
+    """CRIU would save it, and not bring it back."""
+    words = r"rank 0 during dump: a file of a thread is open \(/proc/\d+/task/\d+/comm\), which no"
+    async with session(build("names"), ranks=RANKS) as job:
+        await stop_at(job, 2)
+        with pytest.raises(OfTheMoment, match=words):
+            await job.checkpoint()
+        await stop_at(job, 4)
+        taken = await job.checkpoint()
+        await job.restart(taken.number)
+        assert await run_to_end(job) == 0
+    await forget()
+
+
+async def test_without_a_debugger_it_is_tried_again_after_the_moment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    found = [["/proc/7/task/8/comm"]]
+    monkeypatch.setattr(files_used, "of_threads", lambda pid: found.pop() if found else [])
+    async with bare_job(build("files"), "--steps", 10**9, "--delay-us", 1000, ranks=RANKS):
+        await looks.reach(1)
+        await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        assert not found
+        await jobs.kill(JOB)
+        await jobs.restart(HANDLE, lambda event: None)
+        last = looks.end_soon()
+        await run_to_end_bare()
+        require_all_steps(last)
+    await forget()

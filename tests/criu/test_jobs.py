@@ -327,6 +327,25 @@ async def test_every_job_is_listed_whatever_has_become_of_it() -> None:
     await jobs.delete(HANDLE)
 
 
+async def test_a_job_that_is_listed_as_ended_has_no_draft(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Though it ended while the jobs were listed."""
+    list_one = jobs._info_or_damage
+
+    async def just_ended(directory: JobDirectory) -> jobs.JobInfo:
+        os.kill(directory.read().pid, signal.SIGKILL)
+        await signals.ended(directory.read().pid, Deadline(60), "the job's end")
+        return await list_one(directory)
+
+    async with bare_job(build("threads"), "--steps", 10**9, "--delay-us", 1000):
+        taken = await jobs.take_checkpoint(JOB, "", False, lambda event: None)
+        (JobDirectory(JOB).store.root / ".draft-2").mkdir()
+        with monkeypatch.context() as patch:
+            patch.setattr(jobs, "_info_or_damage", just_ended)
+            (info,) = await jobs.list_jobs()
+        assert (info.state, half_checkpoints()) == ("ended", [])
+        await jobs.delete(taken.handle)
+
+
 async def test_a_job_that_waits_for_a_debugger_is_listed_as_held_until_it_is_released() -> None:
     # No list of system calls to restart is passed here: there are none but MPI's.
     program, arguments = build("threads"), (*THREADS, "--rest-us", 0)

@@ -57,7 +57,7 @@ if plan["do"] == "fail":
     open(plan["reached"], "w").close()
     sys.exit(1)
 if plan["do"] == "fill":
-    with open(plan["file"], "wb") as file:
+    with open(plan["file"], "wb", buffering=0) as file:
         try:
             while True:
                 file.write(bytes(1 << 20))

@@ -185,9 +185,10 @@ async def test_without_its_keeper_a_job_goes_on_and_leaves_no_process(tmp_path: 
 async def test_what_is_left_when_both_were_killed_is_known_by_its_mark(tmp_path: Path) -> None:
     async with started(tmp_path, "(setsid sleep 600 &); exec sleep 600") as (pid, mark):
         processes = [(each, proc.started(each)) for each in bare.processes_of(mark)]
-        os.kill(proc.parent(pid), signal.SIGSTOP)  # so that it does nothing meanwhile
+        keeper = proc.parent(pid)
+        os.kill(keeper, signal.SIGSTOP)  # so that it does nothing meanwhile, or little
         os.kill(pid, signal.SIGKILL)
-        os.kill(proc.parent(pid), signal.SIGKILL)
+        os.kill(keeper, signal.SIGKILL)
         bare.end_remains(mark)
         assert bare.processes_of(mark) == ()
         await all_ended(processes, bare.scratch_of(mark))
