@@ -245,14 +245,15 @@ class AttendedJob:
     def repeating(self) -> Iterator[None]:
         """While it is brought to another place of its history, its output is none that is new."""
         self.catch_up()
-        for again in self._again.values():
-            again.begin()
+        for name, again in self._again.items():
+            again.begin((self.run_directory / name).stat().st_size)
         try:
             yield
         finally:
             self.catch_up()
             for name, again in self._again.items():
-                again.end(b"" if again.low is None else self._written_since(name, again.low))
+                if new := again.end(self._written_since(name, again.low)):
+                    self._tell(JobOutput(name, new))
 
     def output_is_new(self) -> None:
         """What the job writes from now on is nothing that the user has seen."""

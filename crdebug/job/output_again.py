@@ -17,7 +17,8 @@ class Again:
     """Of one stream. shown: makes of bytes that the job wrote what the user sees of them.
 
     What the user has seen is in the file, or is expected. While the job is brought to another place
-    (`begin` to `end`) nothing is shown: it may go several ways to find the place.
+    (`begin` to `end`) nothing is shown: it may go several ways to find the place. In the end a rank
+    may be further than it was, as one that was stopped between two calls, and have written more.
     """
 
     def __init__(self, shown: Callable[[bytes], str]) -> None:
@@ -27,35 +28,35 @@ class Again:
         self._sorted: list[str] | None = None  # those that were expected when it was needed first
         self._begun = ""  # the beginning of a line that may be an expected one
         self._hidden = False
-        self.low: int | None = None  # the least length that the file has been cut to since `begin`
+        self.low = 0  # the least length that the file has had since `begin`
         self._before = b""  # what was in the file behind that
 
-    def begin(self) -> None:
-        """The job is about to be brought to another place."""
-        self._hidden, self.low, self._before = True, None, b""
+    def begin(self, size: int) -> None:
+        """The job is about to be brought to another place. size: the length of the file."""
+        self._hidden, self.low, self._before = True, size, b""
 
     def cut(self, size: int, text: bytes) -> None:
         """The file is cut to this length. text: what follows there, or the beginning of it."""
-        if self.low is None:
-            self.low, self._before = size, text
-        elif size < self.low:
+        if size < self.low:
             self.low, self._before = size, text[: self.low - size] + self._before
 
-    def end(self, text: bytes) -> None:
-        """The job is there. text: what is in the file behind `low`."""
+    def end(self, text: bytes) -> str:
+        """The job is there. text: what is in the file behind `low`. Returns what is new of it."""
         self._hidden = False
-        if self.low is None:
-            return
         self._begun, self._sorted = "", None
         self._size += len(self._before)
         if self._size > MOST:
             self._expected.clear()
-            return
-        self._expected.update(self._lines(self._before))
-        self._expected -= Counter(self._lines(text))
-
-    def _lines(self, text: bytes) -> list[str]:
-        return self._shown(text).split("\n")[:-1]
+            return ""
+        *seen, begun = self._shown(self._before).split("\n")
+        self._expected.update(seen)
+        *lines, rest = self._shown(text).split("\n")
+        new = [f"{line}\n" for line in lines if not self._is_expected(line)]
+        if rest and self._may_become_one(rest):
+            self._begun = rest
+        elif rest != begun:
+            new.append(rest)
+        return "".join(new)
 
     def feed(self, text: str, *, final: bool = False) -> str:
         """What is new of it. final: no more comes."""

@@ -331,6 +331,8 @@ class History:
                     hint="'[all] interrupt' stops them",
                 )
             self._job.begin()
+            with contextlib.suppress(CrdebugError):  # else a line on its way is not shown
+                await self.traveller.near.drained()
             try:
                 with self._job.repeating():
                     yield

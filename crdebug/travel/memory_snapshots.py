@@ -311,7 +311,8 @@ class Near:
         def idle() -> bool:
             for pid in others:
                 in_flight.flush_terminals(pid)
-            return all(thread.state == "S" for pid in others for thread in proc.threads(pid))
+            asleep = proc.asleep(others)
+            return asleep is not None and asleep == proc.asleep(others)
 
         try:
             await Deadline(_PATIENCE).until(idle, "the launcher to be idle")

@@ -83,6 +83,20 @@ async def test_each_line_is_shown_once(by: str, monkeypatch: pytest.MonkeyPatch)
     assert shown(heard) == expected
 
 
+async def test_what_a_rank_writes_is_shown_though_a_way_brought_it_there_first() -> None:
+    """It stood between two calls, before it wrote, and a way ends at the later one."""
+    program, heard = build("prints"), Heard()
+    expected = Counter(reference(program, "--rounds", ROUNDS, ranks=RANKS).splitlines())
+    async with recorded(program, "--rounds", ROUNDS, ranks=RANKS, heard=heard) as job:
+        past = history(job)
+        stop = await job.add_breakpoint(RankSet.of([1]), "work", condition="step == 3")
+        await job.resume(job.ranks)
+        await job.delete_breakpoint(stop.number)
+        await go_back_and_forth(past)
+        assert await run_to_end(job) == 0
+    assert shown(heard) == expected
+
+
 async def test_what_a_changed_past_leads_to_is_shown() -> None:
     program, heard = build("prints"), Heard()
     async with recorded(program, "--rounds", ROUNDS, ranks=RANKS, heard=heard) as job:

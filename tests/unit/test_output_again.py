@@ -22,9 +22,9 @@ def expecting(text: str) -> Again:
 
 
 def taken_back(again: Again, text: str) -> None:
-    again.begin()
+    again.begin(100 + len(text))
     again.cut(100, text.encode())
-    again.end(b"")
+    assert again.end(b"") == ""
 
 
 def test_what_was_shown_is_left_out_and_what_is_new_is_shown() -> None:
@@ -59,18 +59,38 @@ def test_going_back_while_it_repeats() -> None:
 
 def test_while_a_place_is_looked_for_nothing_is_shown_and_one_of_the_ways_counts() -> None:
     again = Again(bytes.decode)
-    again.begin()
+    again.begin(16)
     again.cut(10, b"a\nb\nc\n")
     assert again.feed("a\nb\n") == ""
     again.cut(8, b"z\na\nb\n")  # further back: of this, only z was not known
     assert again.feed("z\na\nz\na\n") == ""
     again.cut(8, b"z\na\nz\na\n")
-    again.end(b"z\na\n")
+    assert again.end(b"z\na\n") == ""
     assert again.low == 8
     assert again.feed("a\nb\nc\nd\n") == "a\nd\n"
-    again.begin()
-    again.end(b"")
+    again.begin(20)
+    assert again.end(b"") == ""
     assert again.feed("b\n") == "b\n"
+
+
+def test_a_rank_that_has_come_further_than_it_was_has_written_more() -> None:
+    """It stood between two calls, and was brought to the later one."""
+    again = Again(bytes.decode)
+    again.begin(4)  # "a\nb\n"
+    again.cut(2, b"b\n")
+    assert again.feed("b\nnew\nnew\n") == ""
+    assert again.end(b"b\nnew\nnew\n") == "new\nnew\n"
+    assert again.feed("c\n") == "c\n"
+    again = expecting("b\nc\n")
+    again.begin(104)
+    assert again.feed("c\nnew\nb") == ""
+    assert again.end(b"c\nnew\nb") == "new\n"
+    assert again.feed("\n") == ""
+    again.begin(110)
+    assert again.end(b"how many? ") == "how many? "
+    again.begin(120)  # that is shown, and nothing happens
+    again.cut(110, b"how many? ")
+    assert again.end(b"how many? ") == ""
 
 
 def test_what_was_kept_back_is_shown_when_it_turns_out_to_be_new() -> None:

@@ -191,6 +191,29 @@ def test_a_stopped_process_is_seen_as_such() -> None:
 # ---- memory ------------------------------------------------------------------------------------
 
 
+def test_between_two_equal_looks_there_was_a_moment_when_all_slept() -> None:
+    """One may hand its work to the other while we look, as a launcher does to the starter."""
+    with (
+        subprocess.Popen("cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE) as cat,
+        Child() as idle,
+    ):
+        assert cat.stdin is not None and cat.stdout is not None
+        both = (idle.pid, cat.pid)
+        while (slept := proc.asleep(both)) is None or slept != proc.asleep(both):
+            pass
+        assert set(slept) == set(both)
+        cat.stdin.write(b"work\n")
+        cat.stdin.flush()
+        assert cat.stdout.readline() == b"work\n"
+        assert proc.asleep(both) != slept
+        cat.stdin.close()
+    with Child(
+        "import os, threading; threading.Thread(target=lambda: [None for _ in iter(int, 1)],"
+        " daemon=True).start()"
+    ) as busy:
+        assert proc.asleep([busy.pid]) is None
+
+
 def test_memory_is_read_and_written() -> None:
     buffer = ctypes.create_string_buffer(b"before")
     address = ctypes.addressof(buffer)
