@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -35,7 +35,7 @@ from crdebug.job.holds import Hold, hold_of, with_shims
 from crdebug.job.imaging import Imaging
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.output import OutputRelay, shown_of
-from crdebug.job.output_again import Again
+from crdebug.job.output_again import Again, length_of_same, start_of_line
 from crdebug.job.output_cuts import MOST, Cuts, Written
 from crdebug.job.restoring import OUTPUT
 from crdebug.job.starter_events import starter_events
@@ -216,13 +216,14 @@ class AttendedJob:
 
     async def rewind_output(self, written: Written) -> None:
         """Make the job's output what it was then. Its writers append (O_APPEND)."""
-        self.repeats_from(written.sizes)
+        self.catch_up()
         if self._relay is not None:
             await self._relay.stop()
         for name, size in zip(OUTPUT, written.sizes, strict=True):
             place = self.run_directory / name
             length, read = place.stat().st_size, partial(self._written_since, name)
             low, tail = self._cuts[name].back_to(size, written.cuts, length, read)
+            self._repeats_from(name, low)
             with open(place, "r+b") as file:
                 file.truncate(low)
                 file.seek(low)
@@ -230,11 +231,18 @@ class AttendedJob:
         if self._relay is not None:
             self._relay = self._output(from_now=True)
 
-    def repeats_from(self, sizes: Sequence[int]) -> None:
-        """The job is about to be where it had written so much: what follows comes again."""
+    def repeats_from(self, run: Path) -> None:
+        """The job is about to be where it had written what is in this directory: what follows comes
+        again. Its lines may be in another order there."""
         self.catch_up()
-        for (name, again), size in zip(self._again.items(), sizes, strict=False):
-            again.cut(size, self._written_since(name, size))
+        for name in self._again:
+            self._repeats_from(name, length_of_same(self.run_directory / name, run / name))
+
+    def _repeats_from(self, name: str, length: int) -> None:
+        """The same, of what is behind this length of a file."""
+        if again := self._again.get(name):
+            begun = start_of_line(self.run_directory / name, length)
+            again.cut(begun, self._written_since(name, begun))
 
     def _written_since(self, name: str, size: int) -> bytes:
         with open(self.run_directory / name, "rb") as file:

@@ -13,7 +13,7 @@ import re
 import signal
 import stat
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -161,23 +161,6 @@ def threads(pid: int) -> tuple[Thread, ...]:
             )
         )
     return tuple(found)
-
-
-def asleep(pids: Iterable[int]) -> dict[int, int] | None:
-    """By thread, how often it has gone to sleep; None if one of these processes is awake.
-
-    The threads are looked at one after the other, and one may hand its work to another meanwhile.
-    After two equal answers there was a moment in between at which all of them slept.
-    """
-    found = {}
-    for pid in pids:
-        for tid in tids(pid):
-            with contextlib.suppress(ProcessLookupError):
-                fields = status(pid, tid)
-                if fields["State"][0] != "S":
-                    return None
-                found[tid] = int(fields["voluntary_ctxt_switches"])
-    return found
 
 
 def processor_time(pid: int) -> int:

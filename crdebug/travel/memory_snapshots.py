@@ -24,8 +24,9 @@ from crdebug.base.units import bytes_text
 from crdebug.debugger.job_snapshot import Snapshots
 from crdebug.job import clocks, half_back
 from crdebug.job.output_cuts import Written
-from crdebug.node import in_flight, memory, proc, process_tree
+from crdebug.node import memory, proc, process_tree
 from crdebug.node.leaderless import leader_has_ended
+from crdebug.node.rest import at_rest
 from crdebug.timeline.elapsed import Elapsed
 from crdebug.travel.restore_points import Base
 from crdebug.travel.snapshot_room import Holdings
@@ -308,14 +309,8 @@ class Near:
         ranks = {hold.pid for hold in self._job.holds}
         others = [pid for pid in process_tree.of_job(self._job.record.pid) if pid not in ranks]
 
-        def idle() -> bool:
-            for pid in others:
-                in_flight.flush_terminals(pid)
-            asleep = proc.asleep(others)
-            return asleep is not None and asleep == proc.asleep(others)
-
         try:
-            await Deadline(_PATIENCE).until(idle, "the launcher to be idle")
+            await Deadline(_PATIENCE).until(lambda: at_rest(others), "the launcher to be idle")
         except ProcessLookupError:
             raise Refused("the job is ending") from None
         return others

@@ -17,7 +17,6 @@ from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import clocks
 from crdebug.job.clocks import NEVER, RankClock
-from crdebug.job.restoring import OUTPUT
 from crdebug.native.matcher.library import Library
 from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.functions import OUTSIDE
@@ -285,7 +284,7 @@ class Traveller:
         store = self.store(base)
         manifest = store.load(base.number)
         run = store.path(base.number) / "run"
-        self.job.repeats_from([(run / name).stat().st_size for name in OUTPUT])
+        self.job.repeats_from(run)
         await self.job.restart(manifest, store)
         await self.job.give_input_again()
         self.position.change_is_over()

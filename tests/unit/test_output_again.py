@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as some
 
 from crdebug.job import output_again
-from crdebug.job.output_again import MOST, Again
+from crdebug.job.output_again import MOST, Again, length_of_same, start_of_line
 
 pytestmark = pytest.mark.unit
 
@@ -132,3 +132,23 @@ def test_however_it_comes_in_pieces_nothing_new_is_lost(text: str, cuts: list[in
         told += again.feed(repeated[at:cut])
         at = max(at, cut)
     assert told == "new\n"
+
+
+@given(some.binary(max_size=9), some.binary(max_size=9), some.binary(max_size=9))
+def test_how_much_is_the_same_and_where_a_line_begins(
+    tmp_path_factory: pytest.TempPathFactory, same: bytes, one: bytes, other: bytes
+) -> None:
+    first, second = (tmp_path_factory.mktemp("same") / name for name in "ab")
+    first.write_bytes(same + one)
+    second.write_bytes(same + other)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(output_again, "_PIECE", 3)
+        length = length_of_same(first, second)
+        data = first.read_bytes()
+        assert data[:length] == second.read_bytes()[:length]
+        assert data[length : length + 1] != second.read_bytes()[length : length + 1] or (
+            length == len(data)
+        )
+        begun = start_of_line(first, length)
+        assert data[:begun].endswith(b"\n") or begun == 0
+        assert b"\n" not in data[begun:length]

@@ -16,7 +16,7 @@ import pytest
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import DeadlineExpired, NotAvailable
-from crdebug.node import files_used, in_flight, proc, programs
+from crdebug.node import files_used, in_flight, proc, programs, rest
 from harness import nobody
 
 pytestmark = pytest.mark.unit
@@ -199,19 +199,19 @@ def test_between_two_equal_looks_there_was_a_moment_when_all_slept() -> None:
     ):
         assert cat.stdin is not None and cat.stdout is not None
         both = (idle.pid, cat.pid)
-        while (slept := proc.asleep(both)) is None or slept != proc.asleep(both):
+        while (slept := rest.asleep(both)) is None or slept != rest.asleep(both):
             pass
         assert set(slept) == set(both)
         cat.stdin.write(b"work\n")
         cat.stdin.flush()
         assert cat.stdout.readline() == b"work\n"
-        assert proc.asleep(both) != slept
+        assert rest.asleep(both) != slept
         cat.stdin.close()
     with Child(
         "import os, threading; threading.Thread(target=lambda: [None for _ in iter(int, 1)],"
         " daemon=True).start()"
     ) as busy:
-        assert proc.asleep([busy.pid]) is None
+        assert rest.asleep([busy.pid]) is None
 
 
 def test_memory_is_read_and_written() -> None:
