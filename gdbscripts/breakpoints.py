@@ -4,8 +4,8 @@ off: none of the user's stops the rank, or prints.
 count: enabled ones stop it each time, and stay; GDB does not run their commands, and dprintfs print
     nothing. {ignored=[{number, left}], temporary=[NUMBER]}: the ignore counts, which are 0
     meanwhile.
-on: everything is as before the last off or count. {gone=[NUMBER]}: those that GDB has deleted
-    meanwhile: it deletes a watchpoint of a frame with the frame.
+on: everything is as before the last off or count. {gone=[NUMBER]}: those of the user that GDB has
+    deleted meanwhile: it deletes a watchpoint of a frame with the frame.
 
 Uses may be nested.
 """
@@ -88,7 +88,7 @@ def count() -> Answer:
         lasting.difference_update(temporary)
         switch("enable delete", [number for number in temporary if number in there])
         switch("enable", printing)
-        return sorted(known.keys() - there.keys())
+        return sorted(number for number in known.keys() - there.keys() if number > 0)
 
     undone.append(undo)
     rows = [{"number": str(number), "left": str(left)} for number, left in ignored.items()]

@@ -82,6 +82,7 @@ hit: dict[int, int] = {}  # the thread whose stop at a breakpoint GDB has report
 heeding: dict[int, tuple[int, bytes]] = {}
 # Called by `settle`; each returns whether it has changed anything in a thread.
 preparations: list[Callable[[], bool]] = []
+before_runs: list[Callable[[], None]] = []  # called after that, unless GDB only calls a function
 
 
 def register(name: str) -> int:
@@ -231,6 +232,8 @@ def settle(keep: bool = False) -> None:
     if not keep:
         unsettled.clear()
         awaiting.clear()
+        for prepared in before_runs:
+            prepared()
 
 
 def note_signal(event: gdb.StopEvent) -> None:

@@ -66,6 +66,11 @@ class Command:
     JUMP = "-crdebug-jump"
     # python_errors
     CATCH_PYTHON = "-crdebug-catch-python"
+    # python_lines
+    PYTHON_LINE = "-crdebug-python-line"
+    PYTHON_CONDITION = "-crdebug-python-condition"
+    PYTHON_PLACE = "-crdebug-python-place"
+    PYTHON_STEP = "-crdebug-python-step"
     # rank_state
     THREADS = "-crdebug-threads"
     REGISTERS = "-crdebug-registers"
@@ -263,8 +268,19 @@ EXEMPT, BLOCKED, ASKED, HELD_SHIFT = 1, 2, 4, 8  # flags; from HELD_SHIFT on a s
 NO_CALL, UNKNOWN_CALL = -1, -2  # in place of a system call's number
 DEFAULT_SIGNAL = 62
 
+# struct crdebug_python of crdebug/native/shim/python.c
+PYTHON_LINES, PYTHON_TEXT = 32, 512  # at most so many lines; bytes of a file's name, a condition
+PYTHON_STATE = struct.Struct("<I")
+PYTHON_WANTED = struct.Struct(f"<{PYTHON_LINES}I" + f"{PYTHON_TEXT}s" * 2 * PYTHON_LINES)
+PYTHON_STEP = struct.Struct("<II")  # its kind, and how many
+PYTHON_STOP = struct.Struct("<I256s1024s")  # line, function, path
+PYTHON_STEPS = ("step", "next", "finish")  # the kinds, from 1 on
+PYTHON_OFF, PYTHON_ASKED, PYTHON_TRACING, PYTHON_TAKEN = range(4)
+PYTHON_FUNCTION = "crdebug_python_stop_"  # a line's number follows
+
 # ---- on the console ---------------------------------------------------------------------------
 
 CAUGHT = "crdebug-caught "  # begins the line about an exception of Python's
+AT_PYTHON = "crdebug-python "  # begins the line about a stop in Python: LINE, FUNCTION, PATH
 ENDING = "crdebug-ending "  # begins the line about how a rank is going to end
 REPORT = "report of "  # follows it in a line about a sanitizer's report

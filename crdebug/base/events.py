@@ -50,8 +50,10 @@ class Location:
         return f"?? in {self.library.rpartition('/')[2]}"
 
     def __str__(self) -> str:
-        where = f" at {self.file}:{self.line}" if self.file else ""
-        return f"{self.name}{where}"
+        where = f"{self.file}:{self.line}" if self.file else ""
+        if where and not (self.function or self.library or self.address):
+            return where
+        return f"{self.name} at {where}" if where else self.name
 
 
 @dataclass(frozen=True, slots=True)

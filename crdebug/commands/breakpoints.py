@@ -78,8 +78,12 @@ It is one breakpoint, with a place in each of the ranks. It survives checkpoint 
 set again when you attach to the job later or restart it from the shell. Ranks that run
 independently ('set stop-mode rank') are stopped briefly to set it, and run on.
 
+FILE.py:LINE is a line of Python, also before Python has begun; the condition is then Python's, too,
+and 'step', 'next' and 'finish' go on by lines of Python from there.
+
     break relax
     [0] break heat.c:41 if step > 10
+    break solver.py:14 if comm.rank == 1
 """,
     aliases=("b", "br"),
     arguments=(LOCATION,),

@@ -16,6 +16,7 @@ from crdebug.base.answers import classes
 from crdebug.base.errors import BadInput
 from crdebug.base.events import Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
+from crdebug.debugger import python_lines
 from crdebug.debugger.target import BreakpointRequest, Inserted, PointKind
 
 _AT_POINTS = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)
@@ -50,6 +51,11 @@ class Breakpoint:
     hits: int = 0
     kind: PointKind = PointKind.BREAK
     commands: tuple[str, ...] = ()
+
+    @property
+    def in_python(self) -> bool:
+        """Is it at a line of Python?"""
+        return self.kind is PointKind.BREAK and python_lines.place(self.location) is not None
 
     @property
     def pending(self) -> RankSet:
@@ -244,7 +250,10 @@ class BreakpointTable:
         if entry is None or rank not in entry.gdb_numbers:
             return
         entry.hits[rank] = entry.earlier.get(rank, 0) + inserted.hits
-        places = {**entry.breakpoint.places, rank: inserted.locations}
+        there = entry.breakpoint.places.get(rank)
+        if there is None or not entry.breakpoint.in_python:  # else GDB knows another place
+            there = inserted.locations
+        places = {**entry.breakpoint.places, rank: there}
         hits = sum(entry.hits.values())
         entry.ignore[rank] = inserted.ignore
         ignore = max(entry.ignore.values())

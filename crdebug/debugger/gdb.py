@@ -12,7 +12,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, DeadlineExpired, GdbDied, GdbError, Refused
 from crdebug.base.events import Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values, motions, stepping_out
+from crdebug.debugger import mi_values, motions, python_lines, stepping_out
 from crdebug.debugger.debug_registers import forget_hits
 from crdebug.debugger.folding import MOST, folded
 from crdebug.debugger.frames import at_innermost
@@ -290,12 +290,26 @@ class GdbTarget(SnapshotVerbs):
         await self.run(Motion(Verb.NEXT, count), deadline)
 
     async def finish(self, deadline: Deadline, level: int = 0) -> None:
-        await self._run(
-            await stepping_out.finish(level, self._connection, deadline), "finish", deadline
-        )
+        if level == 0 and await self._steps_in_python(Motion(Verb.FINISH), deadline):
+            command = "-exec-continue"
+        else:
+            command = await stepping_out.finish(level, self._connection, deadline)
+        await self._run(command, "finish", deadline)
 
     async def run(self, motion: Motion, deadline: Deadline) -> None:
-        await self._run(motions.command(motion), motion.verb.value, deadline)
+        by_line = await self._steps_in_python(motion, deadline)
+        command = "-exec-continue" if by_line else motions.command(motion)
+        await self._run(command, motion.verb.value, deadline)
+
+    async def _steps_in_python(self, motion: Motion, deadline: Deadline) -> bool:
+        """Prepare a motion by lines of Python, if the rank stands at one."""
+        command = python_lines.step(motion)
+        if command is None or not python_lines.is_in_python(self.last_stop):
+            return False
+        self._require(motion.verb.value, TargetState.STOPPED)
+        await self.mi(command, deadline)
+        self._tracker.goal_in_python = motions.completed(motion)
+        return True
 
     async def _run(self, command: str, verb: str, deadline: Deadline) -> None:
         async with self._lock:
@@ -410,7 +424,11 @@ class GdbTarget(SnapshotVerbs):
 
     async def location(self, deadline: Deadline) -> Location:
         told = await self.mi("-stack-info-frame", deadline)
-        return mi_values.location(told.payload.tuple("frame"))
+        found = mi_values.location(told.payload.tuple("frame"))
+        if python_lines.is_line(found):
+            told = await self.mi(Command.PYTHON_PLACE, deadline)
+            found = python_lines.line(found, told.payload)
+        return found
 
     async def console(self, command: str, deadline: Deadline) -> str:
         try:

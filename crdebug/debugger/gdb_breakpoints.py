@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import GdbError, Refused
+from crdebug.base.events import Location
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values, traces
+from crdebug.debugger import mi_values, python_lines, traces
 from crdebug.debugger.target import BreakpointRequest, Inserted, PointKind
 from crdebug.gdbscripts.wire import Command
 from crdebug.mi.connection import Connection
@@ -25,6 +27,8 @@ async def insert(
     """Set one; a breakpoint is pending if its location is not known yet. Raises GdbError; Refused
     for memory that the processor cannot watch: GDB would run the rank instruction by
     instruction."""
+    if request.kind is PointKind.BREAK and (line := python_lines.place(request.location)):
+        return await _insert_python_line(connection, request, line, deadline)
     if request.kind is PointKind.BREAK:
         return await _insert_breakpoint(connection, request, deadline)
     if request.kind is PointKind.TRACE:
@@ -70,6 +74,19 @@ async def _insert_trace_point(
     found = await connection.command(f"{Command.TRACE} {words}", deadline)
     number = found.payload.number("number")
     return await _with_options(connection, number, request, deadline)
+
+
+async def _insert_python_line(
+    connection: Connection, request: BreakpointRequest, line: Location, deadline: Deadline
+) -> Inserted:
+    words = [quote(line.file), str(line.line)]
+    if request.temporary:
+        words.insert(0, "-t")
+    if request.condition:
+        words.append(quote(request.condition))
+    made = await connection.command(f"{Command.PYTHON_LINE} {' '.join(words)}", deadline)
+    inserted = await _with_options(connection, made.payload.number("number"), request, deadline)
+    return replace(inserted, locations=(line,))
 
 
 async def _insert_breakpoint(

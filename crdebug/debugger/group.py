@@ -13,7 +13,7 @@ from crdebug.base.errors import BadInput, CrdebugError, GdbError
 from crdebug.base.events import Event, GroupStopped, Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger import verbs
+from crdebug.debugger import python_lines, verbs
 from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, StoredBreakpoint
 from crdebug.debugger.folding import is_inside
 from crdebug.debugger.frames import in_program
@@ -36,6 +36,8 @@ from crdebug.debugger.target import (
     TargetState,
     ThreadInfo,
 )
+from crdebug.gdbscripts.wire import Command
+from crdebug.mi.records import quote
 
 V = TypeVar("V", bound=Hashable)
 
@@ -476,7 +478,11 @@ class TargetGroup:
 
     async def set_condition(self, number: int, condition: str) -> None:
         """An empty condition removes it. Raises BadInput, or GdbError for a bad expression."""
-        await self._change(number, f"-break-condition {{}} {condition}")
+        change = f"-break-condition {{}} {condition}"
+        if self.table.get(number).in_python:
+            python_lines.require_expression(condition)
+            change = f"{Command.PYTHON_CONDITION} {{}} {quote(condition) if condition else ''}"
+        await self._change(number, change)
         self.table.change(number, condition=condition)
 
     async def ignore_hits(self, number: int, count: int) -> None:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from crdebug.base.errors import CrdebugError, GdbDied, GdbError, Refused
 from crdebug.base.events import GdbSays, Location, RankRunning, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger import mi_values
+from crdebug.debugger import mi_values, python_lines
 from crdebug.debugger.target import (
     BreakpointChanged,
     BreakpointGone,
@@ -47,10 +47,12 @@ class Tracker:
         self.selection = Selection()
         self.tell = tell
         self.by_instructions = False  # does the run go by single instructions?
+        self.goal_in_python = StopReason.STEP  # of the run, if it goes by lines of Python
         self._stop: asyncio.Future[RankStopped] | None = None
         self._caught: tuple[int, str] | None = None  # the catchpoint that was hit in this run
         self._ending = ""  # how the process is about to end
         self._exception = ""  # of Python's, that nothing has caught
+        self._line: Location | None = None  # of Python's, that was reached
         self._goal = StopReason.OTHER  # of this run
 
     @property
@@ -84,7 +86,7 @@ class Tracker:
         goal: the reason that a stop without one gets.
         """
         self._stop = asyncio.get_running_loop().create_future()
-        self._caught, self._ending, self._exception = None, "", ""
+        self._caught, self._ending, self._exception, self._line = None, "", "", None
         self._goal = goal
         self.last_stop = None
         self.state = TargetState.RUNNING
@@ -158,6 +160,8 @@ class Tracker:
                     self._ending = mi_values.ending(text)
                 case Stream(kind="console", text=text) if mi_values.caught(text):
                     self._exception = mi_values.caught(text)
+                case Stream(kind="console", text=text) if python_lines.told(text):
+                    self._line = python_lines.told(text)
                 # GDB announces each stop on the console, too, and in the log the source line that
                 # it cannot show; both are in the stop record.
                 case Stream(kind="log", text=text) if not mi_values.is_noise(text):
@@ -237,6 +241,7 @@ class Tracker:
             stop = RankStopped(self.rank, StopReason.OTHER, str(error))
         if self.asked is not None and mi_values.is_stop_signal(stop) and not self.quiet:
             stop = RankStopped(self.rank, self.asked, "", stop.thread, stop.location)
+        stop = python_lines.in_python(stop, self._line, self.goal_in_python)
         if stop.reason is StopReason.BREAKPOINT and stop.detail.startswith("-"):
             report = mi_values.report(self._ending)
             reason = StopReason.REPORT if report else StopReason.ENDING

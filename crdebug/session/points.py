@@ -6,6 +6,7 @@ import contextlib
 import re
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 import msgspec
 
@@ -15,7 +16,7 @@ from crdebug.base.errors import BadInput, CrdebugError
 from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
-from crdebug.debugger import traces
+from crdebug.debugger import python_lines, traces
 from crdebug.debugger.breakpoints import Breakpoint, StoredBreakpoint
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.question import asked
@@ -23,7 +24,7 @@ from crdebug.debugger.rank_commands import in_memory, symbol_at
 from crdebug.debugger.target import BreakpointRequest, PointKind, Target
 from crdebug.debugger.traces import Traced
 from crdebug.session.core import Core
-from crdebug.session.source_lines import with_file
+from crdebug.session.source_lines import with_code, with_file
 
 _WATCHES = (PointKind.WATCH, PointKind.RWATCH, PointKind.AWATCH)
 
@@ -165,10 +166,27 @@ class Points(Core):
             if kind in (PointKind.BREAK, PointKind.TRACE):
                 place, comma, values = location.partition(",")
                 location = await with_file(self._group, ranks, place) + comma + values
+            if kind in (PointKind.BREAK, PointKind.TRACE):
+                location = self._in_python(location, condition, kind)
             request = BreakpointRequest(location, condition, temporary, ignore, kind=kind)
             made = await self._group.add_breakpoint(ranks, request)
         self._keep_points()
         return made
+
+    def _in_python(self, location: str, condition: str, kind: PointKind) -> str:
+        """The location with a line that has code, if it is one of Python. Raises BadInput."""
+        place = python_lines.place(location.partition(",")[0])
+        if place is None:
+            return location
+        if kind is PointKind.TRACE:
+            raise BadInput(
+                "trace points are not for lines of Python",
+                hint="'break' with 'commands' can print there",
+            )
+        python_lines.require_expression(condition)
+        job = self._attended
+        there = [Path(job.record.directory)] if job is not None else []
+        return f"{place.file}:{with_code(place.file, place.line, [Path.cwd(), *there])}"
 
     async def traced(self, number: int) -> Answers[Traced]:
         """What a trace point has noted on its ranks. Raises BadInput if there is none."""

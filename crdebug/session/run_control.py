@@ -21,6 +21,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger import verbs
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.python_lines import is_in_python
 from crdebug.debugger.question import asked
 from crdebug.debugger.rank_commands import heed_endings
 from crdebug.debugger.target import Target, TargetState
@@ -194,7 +195,9 @@ class RunControl:
         stop = target.last_stop
         at = stop.location.address if stop is not None and stop.location is not None else None
         points = self._group.table.all()
-        return any(at == place.address for p in points for place in p.places.get(target.rank, ()))
+        return is_in_python(stop) or any(
+            at == place.address for p in points for place in p.places.get(target.rank, ())
+        )
 
     async def _heed_endings(self, ranks: RankSet) -> None:
         """Tell the ranks' GDBs whether to stop ranks that are about to end."""

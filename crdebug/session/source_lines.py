@@ -1,8 +1,11 @@
-"""Add the file to source lines that the user gives without one."""
+"""Source lines as the user gives them: without their file, or without code."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from types import CodeType
 
 from crdebug.base.answers import some
 from crdebug.base.deadline import Deadline
@@ -33,3 +36,26 @@ async def with_file(group: TargetGroup, ranks: RankSet, location: str) -> str:
         raise BadInput(problem, ranks=ranks, hint="write FILE:LINE, or name ranks")
     file, line = places[0][1]
     return f'"{file}":{line}' if re.search(r"\s", file) else f"{file}:{line}"
+
+
+def with_code(file: str, line: int, directories: Iterable[Path]) -> int:
+    """The first line from this one on where Python has code. Returns the line as it is if the file
+    is not in one of these directories, or is for another Python. Raises BadInput if there is none.
+    """
+    for path in (directory / file for directory in directories):
+        try:
+            code = compile(path.read_bytes(), path, "exec", dont_inherit=True)
+        except (OSError, SyntaxError, ValueError):
+            continue
+        following = [each for each in _lines(code) if each >= line]
+        if not following:
+            raise BadInput(f"there is no code at line {line} of {path}, or after it")
+        return min(following)
+    return line
+
+
+def _lines(code: CodeType) -> Iterator[int]:
+    yield from (line for _, _, line in code.co_lines() if line)
+    for each in code.co_consts:
+        if isinstance(each, CodeType):
+            yield from _lines(each)

@@ -1,0 +1,252 @@
+/* Stop at lines of Python. crdebug writes the lines that it wants into `crdebug_python`, and has a
+ * breakpoint at a function of its own for each; CPython calls `traced` before each line that it runs
+ * (PyEval_SetTrace, "Profiling and Tracing" in its C API).
+ *
+ * The process may run no Python, so all of the C API is found by name. Of CPython's structs nothing
+ * is known here: any version from 3.8 on will do. */
+#define _GNU_SOURCE 1
+#include <dlfcn.h>
+#include <pthread.h>
+#include <stdint.h>
+#include <string.h>
+
+#define EXPORT __attribute__((visibility("default")))
+#define LINES 32
+
+enum { OFF = 0, ASKED = 1, TRACING = 2, TAKEN = 3 };
+enum { STEP = 1, NEXT = 2, FINISH = 3 };
+
+/* crdebug/gdbscripts/wire.py has the same. The debugger writes all up to `steps`; into `state`
+ * only ASKED, where it was OFF. */
+EXPORT struct {
+    uint32_t state; /* TAKEN: the program has a trace function of its own */
+    uint32_t line[LINES]; /* 0: not in use */
+    char file[LINES][512]; /* the end of its path, from a component's beginning on */
+    char condition[LINES][512]; /* an expression of Python's; "": always */
+    uint32_t step, steps; /* from the present stop on: of which kind, and how many; 0: none */
+    uint32_t at; /* the last stop's line, function and file */
+    char function[256];
+    char path[1024];
+} crdebug_python;
+
+static pthread_t stepping; /* the thread that does, and the function in whose lines it stops */
+static struct object *within; /* borrowed: it is being executed */
+
+EXPORT int crdebug_python_begin(void *unused);
+EXPORT int crdebug_python_audit(const char *event, void *arguments, void *unused);
+
+extern EXPORT volatile int MPIR_debug_with_checkpoint; /* is a debugger around? (shim.c) */
+
+/* For breakpoints: crdebug_python_stop_0 and so on; then one for steps, and one for TAKEN. */
+__asm__(".text\n"
+        ".irp "
+        "n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,"
+        "32,33\n"
+        ".p2align 4\n"
+        ".globl crdebug_python_stop_\\n\n"
+        ".type crdebug_python_stop_\\n, @function\n"
+        "crdebug_python_stop_\\n:\n"
+        ".cfi_startproc\n"
+        "ret\n"
+        ".cfi_endproc\n"
+        ".size crdebug_python_stop_\\n, . - crdebug_python_stop_\\n\n"
+        ".endr\n");
+extern EXPORT void crdebug_python_stop_0(void);
+
+static void pass(int number) {
+    ((void (*)(void))((uintptr_t)crdebug_python_stop_0 + 16 * (uintptr_t)number))();
+}
+
+struct object;
+typedef int trace(struct object *, struct object *, int, struct object *);
+enum { LINE = 2, RETURN = 3, EXPRESSION = 258 }; /* PyTrace_LINE, ..., Py_eval_input */
+
+static struct {
+    struct object *None;
+    int (*IsInitialized)(void);
+    void (*SetTrace)(trace *, struct object *);
+    void (*SetTraceAllThreads)(trace *, struct object *); /* since 3.12 */
+    struct object *(*GetObject)(const char *);
+    struct object *(*CallObject)(struct object *, struct object *);
+    struct object *(*GetAttrString)(struct object *, const char *);
+    int (*GetLineNumber)(struct object *);
+    const char *(*AsUTF8)(struct object *);
+    struct object *(*CompileString)(const char *, const char *, int);
+    struct object *(*EvalCode)(struct object *, struct object *, struct object *);
+    int (*IsTrue)(struct object *);
+    void (*Clear)(void);
+    void (*DecRef)(struct object *);
+} py;
+
+static int find_all(void) {
+    static const struct {
+        const char *name;
+        void **where;
+    } wanted[] = {
+        {"_Py_NoneStruct", (void **)&py.None},
+        {"Py_IsInitialized", (void **)&py.IsInitialized},
+        {"PyEval_SetTrace", (void **)&py.SetTrace},
+        {"PySys_GetObject", (void **)&py.GetObject},
+        {"PyObject_CallObject", (void **)&py.CallObject},
+        {"PyObject_GetAttrString", (void **)&py.GetAttrString},
+        {"PyFrame_GetLineNumber", (void **)&py.GetLineNumber},
+        {"PyUnicode_AsUTF8", (void **)&py.AsUTF8},
+        {"Py_CompileString", (void **)&py.CompileString},
+        {"PyEval_EvalCode", (void **)&py.EvalCode},
+        {"PyObject_IsTrue", (void **)&py.IsTrue},
+        {"PyErr_Clear", (void **)&py.Clear},
+        {"Py_DecRef", (void **)&py.DecRef},
+    };
+    for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++)
+        if ((*wanted[i].where = dlsym(RTLD_DEFAULT, wanted[i].name)) == NULL) return 0;
+    *(void **)&py.SetTraceAllThreads = dlsym(RTLD_DEFAULT, "PyEval_SetTraceAllThreads");
+    return 1;
+}
+
+/* A text that is an attribute of an object; "" if there is none. */
+static void get_text(struct object *object, const char *name, char *text, size_t size) {
+    struct object *found = py.GetAttrString(object, name);
+    const char *data = found != NULL ? py.AsUTF8(found) : NULL;
+    if (data == NULL) py.Clear();
+    text[0] = 0;
+    strncat(text, data != NULL ? data : "", size - 1);
+    py.DecRef(found);
+}
+
+static int ends_with(const char *path, const char *end) {
+    size_t all = strlen(path), part = strlen(end);
+    if (part == 0 || part > all || strcmp(path + all - part, end) != 0) return 0;
+    return part == all || end[0] == '/' || path[all - part - 1] == '/';
+}
+
+/* The code of a condition, compiled when it is needed first; NULL if it has an error. */
+static struct object *code_of(int number) {
+    static struct {
+        char condition[sizeof crdebug_python.condition[0]];
+        struct object *code;
+    } compiled[LINES], *known;
+    const char *wanted = crdebug_python.condition[number];
+    known = &compiled[number];
+    if (known->code == NULL || strcmp(known->condition, wanted) != 0) {
+        py.DecRef(known->code);
+        known->code = py.CompileString(wanted, "<condition>", EXPRESSION);
+        memcpy(known->condition, wanted, sizeof known->condition);
+    }
+    return known->code;
+}
+
+/* A condition that cannot be evaluated is true, as GDB has it: the user should see why. */
+static int is_true(int number, struct object *frame) {
+    struct object *globals = py.GetAttrString(frame, "f_globals");
+    struct object *locals = py.GetAttrString(frame, "f_locals");
+    struct object *code = code_of(number), *value = NULL;
+    if (globals != NULL && locals != NULL && code != NULL)
+        value = py.EvalCode(code, globals, locals);
+    int truth = value != NULL ? py.IsTrue(value) : -1;
+    if (truth < 0) py.Clear();
+    py.DecRef(value);
+    py.DecRef(locals);
+    py.DecRef(globals);
+    return truth != 0;
+}
+
+static struct object *caller_of(struct object *frame) {
+    struct object *found = py.GetAttrString(frame, "f_back");
+    if (found == NULL) py.Clear();
+    py.DecRef(found); /* it is being executed, or None */
+    return found;
+}
+
+static void stop(int number, uint32_t line, struct object *frame, struct object *code) {
+    crdebug_python.at = line;
+    get_text(code, "co_filename", crdebug_python.path, sizeof crdebug_python.path);
+    get_text(code, "co_qualname", crdebug_python.function, sizeof crdebug_python.function);
+    if (crdebug_python.function[0] == 0) /* before 3.11 */
+        get_text(code, "co_name", crdebug_python.function, sizeof crdebug_python.function);
+    crdebug_python.step = 0;
+    pass(number);
+    stepping = pthread_self();
+    within = crdebug_python.step == FINISH ? caller_of(frame) : frame;
+}
+
+static int is_wanted(int wanted, struct object *frame, struct object *code) {
+    char path[sizeof crdebug_python.path];
+    get_text(code, "co_filename", path, sizeof path);
+    return ends_with(path, crdebug_python.file[wanted]) &&
+           (crdebug_python.condition[wanted][0] == 0 || is_true(wanted, frame));
+}
+
+/* Stops at each breakpoint of this line; where there is none, if a step ends here. */
+static void at_line(uint32_t line, int step_ends, struct object *frame) {
+    struct object *code = py.GetAttrString(frame, "f_code");
+    int has_stopped = 0;
+    if (code == NULL) {
+        py.Clear();
+        return;
+    }
+    for (int i = 0; i < LINES; i++)
+        if (crdebug_python.line[i] == line && is_wanted(i, frame, code)) {
+            stop(i, line, frame, code);
+            has_stopped = 1;
+        }
+    if (step_ends && !has_stopped) stop(LINES, line, frame, code);
+    py.DecRef(code);
+}
+
+static int is_step_end(struct object *frame) {
+    if (crdebug_python.step == 0 || !pthread_equal(stepping, pthread_self())) return 0;
+    return (crdebug_python.step == STEP || frame == within) && --crdebug_python.steps == 0;
+}
+
+/* Of every thread that is traced, with the interpreter's lock; CPython does not trace what it does. */
+static int traced(struct object *self, struct object *frame, int what, struct object *argument) {
+    (void)self, (void)argument;
+    if (what == RETURN && crdebug_python.step != 0 && frame == within &&
+        pthread_equal(stepping, pthread_self()))
+        within = caller_of(frame);
+    if (what != LINE) return 0;
+    uint32_t line = (uint32_t)py.GetLineNumber(frame), any = crdebug_python.step;
+    int wanted = 0, step_ends = is_step_end(frame);
+    for (int i = 0; i < LINES; i++) {
+        any |= crdebug_python.line[i];
+        wanted |= crdebug_python.line[i] == line && line != 0;
+    }
+    if (wanted || step_ends) at_line(line, step_ends, frame);
+    if (any == 0 || !MPIR_debug_with_checkpoint) {
+        crdebug_python.state = OFF;
+        (py.SetTraceAllThreads != NULL ? py.SetTraceAllThreads : py.SetTrace)(NULL, NULL);
+    }
+    return 0;
+}
+
+static int has_other_tracer(void) {
+    struct object *gettrace = py.GetObject("gettrace"); /* borrowed */
+    struct object *found = gettrace != NULL ? py.CallObject(gettrace, NULL) : NULL;
+    int other = found != NULL && found != py.None;
+    if (found == NULL) py.Clear();
+    py.DecRef(found);
+    return other;
+}
+
+/* Called by Python where it is safe (Py_AddPendingCall), with its lock. */
+EXPORT int crdebug_python_begin(void *unused) {
+    (void)unused;
+    if (crdebug_python.state != ASKED || !find_all()) return 0;
+    if (has_other_tracer()) {
+        crdebug_python.state = TAKEN;
+        pass(LINES + 1);
+        return 0;
+    }
+    crdebug_python.state = TRACING;
+    (py.SetTraceAllThreads != NULL ? py.SetTraceAllThreads : py.SetTrace)(traced, NULL);
+    return 0;
+}
+
+/* For a Python that has not begun yet (PySys_AddAuditHook may be called before): the first event
+ * after that. A hook stays for ever, and may be there several times. */
+EXPORT int crdebug_python_audit(const char *event, void *arguments, void *unused) {
+    (void)event, (void)arguments;
+    if (crdebug_python.state == ASKED && find_all() && py.IsInitialized())
+        crdebug_python_begin(unused);
+    return 0;
+}

@@ -1,0 +1,207 @@
+"""Stops at lines of Python.
+
+-crdebug-python-line [-t] FILE LINE [CONDITION]
+    {number=N}: a breakpoint that stops before Python runs this line. FILE: the end of its path.
+    CONDITION: an expression of Python's. -t: it is deleted when it is hit.
+-crdebug-python-condition N [CONDITION]
+    Another condition for it, or none.
+-crdebug-python-place
+    {line, function, path}: where the last of these stops was.
+-crdebug-python-step step|next|finish N
+    The next run, from a stop at a line of Python, ends after so many lines: anywhere, or in the
+    function where it begins (once that has returned, in its caller), or in its caller.
+
+The shim in the rank calls a function of its own for each line (crdebug/native/shim/python.c), where
+the breakpoint is. What we write there is memory of the rank: a checkpoint and a snapshot take it
+back. So we look before each run whether all is there.
+
+Right before a stop we print its place on the console, as one line that begins with wire.AT_PYTHON.
+"""
+
+from __future__ import annotations
+
+import os
+
+import gdb
+
+from .inject import Caller, lead_to_safety
+from .ptrace import threads
+from .rank_state import Selection, before_runs, symbol_address
+from .wire import (
+    AT_PYTHON,
+    PYTHON_ASKED,
+    PYTHON_FUNCTION,
+    PYTHON_LINES,
+    PYTHON_OFF,
+    PYTHON_STATE,
+    PYTHON_STEP,
+    PYTHON_STEPS,
+    PYTHON_STOP,
+    PYTHON_TAKEN,
+    PYTHON_WANTED,
+    Command,
+)
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from .wire import Answer
+
+SIZE = PYTHON_WANTED.size + PYTHON_STEP.size
+NO_STEP = (0, 0)
+
+lines: dict[int, PythonLine] = {}  # by their numbers in the rank
+step = [NO_STEP]  # of the next run: its kind, and how many
+own: list[gdb.Breakpoint] = []  # once it was needed
+used = [False]  # is anything of ours in the rank's memory?
+
+
+def text(field: bytes) -> str:
+    return field.partition(b"\0")[0].decode(errors="replace")
+
+
+def place() -> tuple[str, str, str]:
+    """Line, function and file of the last stop."""
+    at = symbol_address("crdebug_python") + PYTHON_STATE.size + SIZE
+    memory = gdb.selected_inferior().read_memory(at, PYTHON_STOP.size)
+    line, function, path = PYTHON_STOP.unpack(bytes(memory))
+    return str(line), text(function), text(path)
+
+
+class PythonStop(gdb.Breakpoint):
+    def __init__(self, number: int, **options: bool) -> None:
+        with gdb.with_parameter("language", "c"):  # GDB remembers it
+            super().__init__(f"*{PYTHON_FUNCTION}{number}", **options)
+
+    def stop(self) -> bool:
+        gdb.write(AT_PYTHON + "\t".join(place()) + "\n")
+        gdb.flush()
+        return True
+
+
+class PythonLine(PythonStop):
+    def __init__(self, number: int, file: str, line: int, wanted: str, temporary: bool) -> None:
+        super().__init__(number, temporary=temporary)
+        self.file, self.line, self.wanted = file, line, wanted
+
+
+class Taken(gdb.Breakpoint):
+    """Says, once, that the program has a trace function of its own."""
+
+    told = False
+
+    def __init__(self) -> None:
+        with gdb.with_parameter("language", "c"):
+            super().__init__(f"*{PYTHON_FUNCTION}{PYTHON_LINES + 1}", internal=True)
+
+    def stop(self) -> bool:
+        if not Taken.told:
+            gdb.write(
+                "no line of Python stops it: it has a trace function of its own\n", gdb.STDERR
+            )
+        Taken.told = True
+        return False
+
+
+def table() -> bytes:
+    numbers, files, conditions = [0] * PYTHON_LINES, [b""] * PYTHON_LINES, [b""] * PYTHON_LINES
+    for number, each in lines.items():
+        numbers[number], files[number] = each.line, os.fsencode(each.file)
+        conditions[number] = os.fsencode(each.wanted)
+    return PYTHON_WANTED.pack(*numbers, *files, *conditions)
+
+
+def before_run() -> None:
+    """Put into the rank what is wanted; and have Python call the shim, if it does not do so yet."""
+    data = table() + PYTHON_STEP.pack(*step[0])
+    wanted = bool(lines) or step[0] != NO_STEP
+    step[0] = NO_STEP
+    if not wanted and not used[0]:
+        return
+    inferior = gdb.selected_inferior()
+    try:
+        at = symbol_address("crdebug_python")
+    except gdb.error:
+        return  # the process is another program by now
+    if bytes(inferior.read_memory(at + PYTHON_STATE.size, SIZE)) != data:
+        inferior.write_memory(at + PYTHON_STATE.size, data)
+    used[0] = wanted
+    if not own:
+        own.extend((PythonStop(PYTHON_LINES, internal=True), Taken()))
+    (state,) = PYTHON_STATE.unpack(bytes(inferior.read_memory(at, PYTHON_STATE.size)))
+    if wanted and state in (PYTHON_OFF, PYTHON_TAKEN):
+        inferior.write_memory(at, PYTHON_STATE.pack(PYTHON_ASKED))
+        with Selection():
+            begin()
+
+
+def begin() -> None:
+    """Have Python call the shim's `crdebug_python_begin`, or see to it that it will."""
+    initialized, pending, hook = map(
+        symbol_address, ("Py_IsInitialized", "Py_AddPendingCall", "PySys_AddAuditHook")
+    )
+    threads()[0].switch()
+    caller = Caller(threads()[0].ptid[1])
+    try:
+        runs = caller.call(initialized) & 0xFFFFFFFF
+        if runs:
+            caller.call(pending, symbol_address("crdebug_python_begin"), 0)
+    finally:
+        caller.restore()
+    if not runs:
+        lead_to_safety()  # the hook takes memory
+        caller = Caller(threads()[0].ptid[1])
+        try:
+            caller.call(hook, symbol_address("crdebug_python_audit"), 0)
+        finally:
+            caller.restore()
+    gdb.execute("maint flush register-cache", to_string=True)
+
+
+def forget(breakpoint: gdb.Breakpoint) -> None:
+    for number in [number for number, each in lines.items() if each.number == breakpoint.number]:
+        del lines[number]
+
+
+class SetLine(gdb.MICommand):
+    def invoke(self, arguments: list[str]) -> Answer:
+        temporary = arguments[0] == "-t"
+        file, line, *condition = arguments[temporary:]
+        try:
+            symbol_address("Py_AddPendingCall")
+        except gdb.error:
+            raise gdb.GdbError("it runs no Python") from None
+        free = [number for number in range(PYTHON_LINES) if number not in lines]
+        if not free:
+            raise gdb.GdbError(f"it has breakpoints at {PYTHON_LINES} lines of Python already")
+        made = PythonLine(free[0], file, int(line), "".join(condition), temporary)
+        lines[free[0]] = made
+        return {"number": str(made.number)}
+
+
+class SetCondition(gdb.MICommand):
+    def invoke(self, arguments: list[str]) -> Answer:
+        number, *condition = arguments
+        for each in lines.values():
+            if each.number == int(number):
+                each.wanted = "".join(condition)
+        return {}
+
+
+class Place(gdb.MICommand):
+    def invoke(self, arguments: list[str]) -> Answer:
+        return dict(zip(("line", "function", "path"), place()))  # noqa: B905 - Python 3.9
+
+
+class SetStep(gdb.MICommand):
+    def invoke(self, arguments: list[str]) -> Answer:
+        kind, count = arguments
+        step[0] = PYTHON_STEPS.index(kind) + 1, int(count)
+        return {}
+
+
+gdb.events.breakpoint_deleted.connect(forget)
+before_runs.append(before_run)
+SetLine(Command.PYTHON_LINE)
+SetCondition(Command.PYTHON_CONDITION)
+Place(Command.PYTHON_PLACE)
+SetStep(Command.PYTHON_STEP)

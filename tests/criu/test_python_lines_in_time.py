@@ -1,0 +1,93 @@
+"""Breakpoints at lines of Python after a restart and after ways back; and without a debugger."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from crdebug.acquire.symbols import find_symbols
+from crdebug.base.deadline import Deadline
+from crdebug.base.settings import Settings
+from crdebug.detached import jobs
+from crdebug.gdbscripts.wire import PYTHON_OFF, PYTHON_TRACING
+from crdebug.node import proc
+from crdebug.session import Session
+from harness import looks, mpirun
+from harness.jobs import JOB, Heard, run_to_end
+from harness.mpis import MPIS
+from harness.talk import Talk
+
+_SOLVES = Path(__file__).parents[1] / "programs" / "solves.py"
+_LINES = {line.strip(): number for number, line in enumerate(_SOLVES.read_text().splitlines(), 1)}
+_TOTAL = f"solves.py:{_LINES['total = comm.allreduce(mine)']}"
+_CALL = f"solves.py:{_LINES['last = solver.relax(step)']}"
+_WHEELS = [mpi for mpi in MPIS if "mpi4py" in mpi.languages]
+pytestmark = pytest.mark.skipif(not _WHEELS, reason="no mpi4py")
+
+
+def command(steps: int = 12) -> list[str]:
+    return [*_WHEELS[0].launch(2), str(_WHEELS[0].python), str(_SOLVES), str(steps)]
+
+
+async def step_at(talk: Talk, line: str, place: str) -> str:
+    said = await talk(line)
+    assert place in said, said
+    return await talk("[0] pyprint step")
+
+
+async def test_there_and_back() -> None:
+    heard = Heard()
+    expected = sorted(mpirun.run(command()).stdout.splitlines())
+    job = await Session.run(command(), name=JOB, settings=Settings(record=True), subscriber=heard)
+    try:
+        talk = Talk(job)
+        await talk("barrier MPI_Barrier")
+        taken = await job.checkpoint()  # there are no such breakpoints yet
+        await talk(f"break {_CALL}")
+        for step in range(4):
+            assert await step_at(talk, "continue", _CALL) == f"[0] = {step}"
+        for step in (2, 1):
+            assert (
+                await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == f"[0] = {step}"
+            )
+        assert await step_at(talk, "continue", f"main at {_CALL}") == "[0] = 2"
+        # a step goes on from there, also in a process that was brought back
+        second = await job.checkpoint()
+        assert "Solver.relax" in await talk("step")
+        await job.restart(second.number)
+        assert "Solver.relax" in await talk("step")
+        await job.restart(taken.number)
+        assert await step_at(talk, "continue", f"main at {_CALL}") == "[0] = 0"
+        assert await run_to_end(job) == 0
+    finally:
+        await job.close()
+    assert sorted(heard.text().splitlines())[-2:] == expected
+
+
+def state(pid: int) -> int:
+    """Whether lines are traced, by the shim in a rank."""
+    found = find_symbols(pid, ["crdebug_python"], in_file=lambda path: path.endswith("/shim.so"))
+    return int.from_bytes(proc.read_memory(pid, found["crdebug_python"], 4), "little")
+
+
+async def test_without_the_debugger_nothing_is_traced_any_more() -> None:
+    job = await Session.run(command(10**9), name=JOB, settings=Settings(record=False))
+    try:
+        talk = Talk(job)
+        await talk(f"break {_CALL} if step == 3")
+        assert "hit breakpoint 1" in await talk("continue")
+        pids = [each.pid for each in looks.shims()]
+        assert [state(pid) for pid in pids] == [PYTHON_TRACING] * 2
+        taken = await job.checkpoint()
+        await job.detach()
+        none = [PYTHON_OFF] * 2
+        await Deadline(60).until(lambda: [state(pid) for pid in pids] == none, "the tracing to end")
+    finally:
+        await job.close()
+    await jobs.kill(JOB)
+    await jobs.restart(taken.handle, lambda event: None)
+    pids = [each.pid for each in looks.shims()]
+    await Deadline(60).until(lambda: [state(pid) for pid in pids] == none, "the tracing to end")
+    await jobs.kill(JOB)
+    await jobs.delete(taken.handle)
