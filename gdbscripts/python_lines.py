@@ -6,7 +6,8 @@
 -crdebug-python-condition N [CONDITION]
     Another condition for it, or none.
 -crdebug-python-place
-    {line, function, path}: where the last of these stops was.
+    {line, function, path, passed}: where the last of these stops was. passed: how many of the
+    breakpoints were there at the line that runs now.
 -crdebug-python-step step|next|finish N
     The next run, from a stop at a line of Python, ends after so many lines: anywhere, or in the
     function where it begins (once that has returned, in its caller), or in its caller.
@@ -59,12 +60,12 @@ def text(field: bytes) -> str:
     return field.partition(b"\0")[0].decode(errors="replace")
 
 
-def place() -> tuple[str, str, str]:
-    """Line, function and file of the last stop."""
+def place() -> dict[str, str]:
     at = symbol_address("crdebug_python") + PYTHON_STATE.size + SIZE
     memory = gdb.selected_inferior().read_memory(at, PYTHON_STOP.size)
-    line, function, path = PYTHON_STOP.unpack(bytes(memory))
-    return str(line), text(function), text(path)
+    passed, line, function, path = PYTHON_STOP.unpack(bytes(memory))
+    found = {"line": str(line), "function": text(function), "path": text(path)}
+    return {**found, "passed": str(passed)}
 
 
 class PythonStop(gdb.Breakpoint):
@@ -73,7 +74,8 @@ class PythonStop(gdb.Breakpoint):
             super().__init__(f"*{PYTHON_FUNCTION}{number}", **options)
 
     def stop(self) -> bool:
-        gdb.write(AT_PYTHON + "\t".join(place()) + "\n")
+        there = place()
+        gdb.write(f"{AT_PYTHON}{there['line']}\t{there['function']}\t{there['path']}\n")
         gdb.flush()
         return True
 
@@ -112,6 +114,8 @@ def table() -> bytes:
 
 def before_run() -> None:
     """Put into the rank what is wanted; and have Python call the shim, if it does not do so yet."""
+    if gdb.parameter("scheduler-locking") == "on":
+        return  # a thread is to go into a signal that is queued for it, and no further
     data = table() + PYTHON_STEP.pack(*step[0])
     wanted = bool(lines) or step[0] != NO_STEP
     step[0] = NO_STEP
@@ -189,7 +193,7 @@ class SetCondition(gdb.MICommand):
 
 class Place(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
-        return dict(zip(("line", "function", "path"), place()))  # noqa: B905 - Python 3.9
+        return dict(place())
 
 
 class SetStep(gdb.MICommand):

@@ -12,7 +12,8 @@ import crdebug_gdb  # type: ignore[import-not-found] # noqa: E402, F401 - load.p
 
 PARTS = (
     "addresses arrays breakpoints call_sites checkpoint endings frames index_cache inject jump"
-    " python_errors python_lines snapshot.commands step_ends timed_waits traces variables"
+    " python_errors python_leave python_lines snapshot.commands step_ends timed_waits traces"
+    " variables"
 )
 for part in PARTS.split():
     importlib.import_module(f"crdebug_gdb.{part}")

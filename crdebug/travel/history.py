@@ -335,6 +335,7 @@ class History:
                 await self.traveller.near.drained()
             try:
                 with self._job.repeating():
+                    await self._stops.leave_python()
                     yield
             except Interrupted as error:
                 self._reverse.forget()

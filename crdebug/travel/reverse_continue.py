@@ -22,6 +22,8 @@ from crdebug.base.instant import BEGINNING, Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.in_c import number_in_c
+from crdebug.debugger.leaving_python import breakpoints_at_line, leave_python
+from crdebug.debugger.python_lines import is_in_python
 from crdebug.gdbscripts.wire import Reach, place_of
 from crdebug.travel.arrival import Arrival
 from crdebug.travel.replay import SignsOfLife, ended, moved, quiet
@@ -39,21 +41,24 @@ class End:
     """Where a pass through a piece of history ends: an address that is reached for the n-th time,
     with that stack pointer (None: with any). syscall: it stands there for a catchpoint: "entry" or
     "return" of a system call, else "".  signalled: the last stop is that for the signal which has
-    led there."""
+    led there.  in_python: a line of Python begins there; its breakpoints are just before."""
 
     pc: int
     sp: int | None
     passages: int
     syscall: str = ""
     signalled: bool = False
+    in_python: bool = False
 
     @classmethod
-    def of(cls, place: str, signalled: bool = False, syscall: str = "") -> End:
+    def of(
+        cls, place: str, signalled: bool = False, syscall: str = "", in_python: bool = False
+    ) -> End:
         """A place of the stepper's that is one move, of which the level is a stack pointer."""
         (move,) = place_of(place)
         assert isinstance(move, Reach)
         sp = None if move.level is None else move.level[3]
-        return cls(move.pc, sp, move.times, syscall, signalled)
+        return cls(move.pc, sp, move.times, syscall, signalled, in_python)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,11 +111,13 @@ class Stops:
     async def back(self, focus: int) -> Arrival:
         """To the stop before, or to where history begins."""
         arrival, ignored = Arrival(), _Ignored()
+        in_python = is_in_python(self._group[focus].last_stop)
         try:
             async with self._counting(focus, ignored):
                 syscall = syscall_of(self._group[focus].last_stop)
                 here = await self._reverse.here(focus)
-                arrival, end = here.arrival, End.of(here.place, here.signalled, syscall)
+                arrival = here.arrival
+                end = End.of(here.place, here.signalled, syscall, in_python)
                 while (last := ignored.last(await self.hits(focus, end))) is None:
                     found = await self._hit_before(focus, self._reverse.piece, ignored)
                     if found.now.inside:
@@ -148,6 +155,17 @@ class Stops:
         for number, left in ignored.counts.items():
             await own_breakpoints.ignore_hits(self._group[focus], number, left, self._limit)
 
+    async def _stops_at(self, focus: int, end: End) -> int:
+        """How many of the stops on the way to this place are those of the place itself."""
+        if end.in_python:
+            return await breakpoints_at_line(self._group[focus], self._limit)
+        return int(end.signalled)
+
+    async def leave_python(self) -> None:
+        """Bring ranks that stand at lines of Python to where they can be brought again."""
+        targets = (self._group[rank] for rank in self._group.ranks)
+        await asyncio.gather(*(leave_python(each, self._limit) for each in targets))
+
     # ---- within a piece of history ------------------------------------------------------------
 
     async def hits(self, focus: int, end: End) -> list[Hit]:
@@ -165,7 +183,7 @@ class Stops:
                 stop = await self._resume(focus)
                 there = await self._breakpoints(focus)
                 if numbers[0] not in there and not end.syscall:
-                    return found[: -1 if end.signalled else None]
+                    return found[: len(found) - await self._stops_at(focus, end)]
                 self._check(stop)
                 if numbers[-1] not in there:
                     raise CrdebugError(

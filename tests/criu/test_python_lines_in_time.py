@@ -52,6 +52,15 @@ async def test_there_and_back() -> None:
                 await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == f"[0] = {step}"
             )
         assert await step_at(talk, "continue", f"main at {_CALL}") == "[0] = 2"
+        # from where steps have led, and where the breakpoint is gone
+        assert "Solver.relax" in await talk("step")
+        assert "Solver.relax" in await talk("next")
+        assert await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == "[0] = 2"
+        assert await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == "[0] = 1"
+        await talk("delete")
+        await talk(f"break {_CALL}")
+        assert await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == "[0] = 0"
+        assert await step_at(talk, "continue", f"main at {_CALL}") == "[0] = 1"
         # a step goes on from there, also in a process that was brought back
         second = await job.checkpoint()
         assert "Solver.relax" in await talk("step")

@@ -24,6 +24,7 @@ EXPORT struct {
     char file[LINES][512]; /* the end of its path, from a component's beginning on */
     char condition[LINES][512]; /* an expression of Python's; "": always */
     uint32_t step, steps; /* from the present stop on: of which kind, and how many; 0: none */
+    uint32_t passed; /* breakpoints at the line that runs */
     uint32_t at; /* the last stop's line, function and file */
     char function[256];
     char path[1024];
@@ -164,9 +165,10 @@ static void stop(int number, uint32_t line, struct object *frame, struct object 
     if (crdebug_python.function[0] == 0) /* before 3.11 */
         get_text(code, "co_name", crdebug_python.function, sizeof crdebug_python.function);
     crdebug_python.step = 0;
-    pass(number);
     stepping = pthread_self();
-    within = crdebug_python.step == FINISH ? caller_of(frame) : frame;
+    within = frame;
+    crdebug_python.passed += number < LINES;
+    pass(number);
 }
 
 static int is_wanted(int wanted, struct object *frame, struct object *code) {
@@ -195,18 +197,22 @@ static void at_line(uint32_t line, int step_ends, struct object *frame) {
 
 static int is_step_end(struct object *frame) {
     if (crdebug_python.step == 0 || !pthread_equal(stepping, pthread_self())) return 0;
-    return (crdebug_python.step == STEP || frame == within) && --crdebug_python.steps == 0;
+    if (crdebug_python.step == FINISH || (crdebug_python.step == NEXT && frame != within)) return 0;
+    return --crdebug_python.steps == 0;
 }
 
 /* Of every thread that is traced, with the interpreter's lock; CPython does not trace what it does. */
 static int traced(struct object *self, struct object *frame, int what, struct object *argument) {
     (void)self, (void)argument;
     if (what == RETURN && crdebug_python.step != 0 && frame == within &&
-        pthread_equal(stepping, pthread_self()))
+        pthread_equal(stepping, pthread_self())) {
         within = caller_of(frame);
+        if (crdebug_python.step == FINISH) crdebug_python.step = NEXT;
+    }
     if (what != LINE) return 0;
     uint32_t line = (uint32_t)py.GetLineNumber(frame), any = crdebug_python.step;
     int wanted = 0, step_ends = is_step_end(frame);
+    crdebug_python.passed = 0;
     for (int i = 0; i < LINES; i++) {
         any |= crdebug_python.line[i];
         wanted |= crdebug_python.line[i] == line && line != 0;
