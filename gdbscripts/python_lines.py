@@ -6,8 +6,12 @@
 -crdebug-python-condition N [CONDITION]
     Another condition for it, or none.
 -crdebug-python-place
-    {line, function, path, passed}: where the last of these stops was. passed: how many of the
-    breakpoints were there at the line that runs now.
+    {line, function, path, depth, passed, counted, now}: where the last of these stops was. passed:
+    how many breakpoints there were at the line that runs now. counted: see the next command; now:
+    the recorder's clock at the last of these.
+-crdebug-python-count DEEPEST WANTED
+    From now on count the lines in functions that are at most so deep on the stack (0: none), until
+    the memory is put back; and stop at the one of this number, if it is not 0.
 -crdebug-python-step step|next|finish N
     The next run, from a stop at a line of Python, ends after so many lines: anywhere, or in the
     function where it begins (once that has returned, in its caller), or in its caller.
@@ -31,6 +35,7 @@ from .rank_state import Selection, before_runs, symbol_address
 from .wire import (
     AT_PYTHON,
     PYTHON_ASKED,
+    PYTHON_COUNT,
     PYTHON_FUNCTION,
     PYTHON_LINES,
     PYTHON_OFF,
@@ -48,11 +53,13 @@ if TYPE_CHECKING:
     from .wire import Answer
 
 SIZE = PYTHON_WANTED.size + PYTHON_STEP.size
+COUNT, STOP = PYTHON_STATE.size + SIZE, PYTHON_STATE.size + SIZE + PYTHON_COUNT.size
 NO_STEP = (0, 0)
 
 lines: dict[int, PythonLine] = {}  # by their numbers in the rank
 step = [NO_STEP]  # of the next run: its kind, and how many
 own: list[gdb.Breakpoint] = []  # once it was needed
+counting = [False]  # are lines to be counted?
 used = [False]  # is anything of ours in the rank's memory?
 
 
@@ -61,11 +68,13 @@ def text(field: bytes) -> str:
 
 
 def place() -> dict[str, str]:
-    at = symbol_address("crdebug_python") + PYTHON_STATE.size + SIZE
-    memory = gdb.selected_inferior().read_memory(at, PYTHON_STOP.size)
-    passed, line, function, path = PYTHON_STOP.unpack(bytes(memory))
-    found = {"line": str(line), "function": text(function), "path": text(path)}
-    return {**found, "passed": str(passed)}
+    memory, at = gdb.selected_inferior(), symbol_address("crdebug_python")
+    _, _, counted = PYTHON_COUNT.unpack(bytes(memory.read_memory(at + COUNT, PYTHON_COUNT.size)))
+    found = PYTHON_STOP.unpack(bytes(memory.read_memory(at + STOP, PYTHON_STOP.size)))
+    now, depth, passed, line, function, path = found
+    numbers = {"counted": counted, "now": now, "depth": depth, "passed": passed, "line": line}
+    texts = {"function": text(function), "path": text(path)}
+    return {**{name: str(value) for name, value in numbers.items()}, **texts}
 
 
 class PythonStop(gdb.Breakpoint):
@@ -117,7 +126,7 @@ def before_run() -> None:
     if gdb.parameter("scheduler-locking") == "on":
         return  # a thread is to go into a signal that is queued for it, and no further
     data = table() + PYTHON_STEP.pack(*step[0])
-    wanted = bool(lines) or step[0] != NO_STEP
+    wanted = bool(lines) or step[0] != NO_STEP or counting[0]
     step[0] = NO_STEP
     if not wanted and not used[0]:
         return
@@ -196,6 +205,16 @@ class Place(gdb.MICommand):
         return dict(place())
 
 
+class Count(gdb.MICommand):
+    def invoke(self, arguments: list[str]) -> Answer:
+        deepest, wanted = map(int, arguments)
+        at = symbol_address("crdebug_python")
+        memory = PYTHON_COUNT.pack(deepest, wanted, 0)
+        gdb.selected_inferior().write_memory(at + COUNT, memory)
+        counting[0] = deepest > 0
+        return {}
+
+
 class SetStep(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         kind, count = arguments
@@ -207,5 +226,6 @@ gdb.events.breakpoint_deleted.connect(forget)
 before_runs.append(before_run)
 SetLine(Command.PYTHON_LINE)
 SetCondition(Command.PYTHON_CONDITION)
+Count(Command.PYTHON_COUNT)
 Place(Command.PYTHON_PLACE)
 SetStep(Command.PYTHON_STEP)

@@ -70,6 +70,7 @@ class Command:
     PYTHON_LINE = "-crdebug-python-line"
     PYTHON_CONDITION = "-crdebug-python-condition"
     PYTHON_PLACE = "-crdebug-python-place"
+    PYTHON_COUNT = "-crdebug-python-count"
     PYTHON_STEP = "-crdebug-python-step"
     # python_leave
     PYTHON_LEAVE = "-crdebug-python-leave"
@@ -275,7 +276,8 @@ PYTHON_LINES, PYTHON_TEXT = 32, 512  # at most so many lines; bytes of a file's 
 PYTHON_STATE = struct.Struct("<I")
 PYTHON_WANTED = struct.Struct(f"<{PYTHON_LINES}I" + f"{PYTHON_TEXT}s" * 2 * PYTHON_LINES)
 PYTHON_STEP = struct.Struct("<II")  # its kind, and how many
-PYTHON_STOP = struct.Struct("<II256s1024s")  # how many stops at this line; line, function, path
+PYTHON_COUNT = struct.Struct("<III")  # of lines: how deep, which is wanted; how many there were
+PYTHON_STOP = struct.Struct("<QIII256s1024s")  # now, depth, passed, line, function, path
 PYTHON_STEPS = ("step", "next", "finish")  # the kinds, from 1 on
 PYTHON_OFF, PYTHON_ASKED, PYTHON_TRACING, PYTHON_TAKEN = range(4)
 PYTHON_FUNCTION = "crdebug_python_stop_"  # a line's number follows

@@ -79,7 +79,7 @@ set again when you attach to the job later or restart it from the shell. Ranks t
 independently ('set stop-mode rank') are stopped briefly to set it, and run on.
 
 FILE.py:LINE is a line of Python, also before Python has begun; the condition is then Python's, too,
-and 'step', 'next' and 'finish' go on by lines of Python from there.
+and 'step', 'next' and 'finish' go by lines of Python from there, forward and back.
 
     break relax
     [0] break heat.c:41 if step > 10

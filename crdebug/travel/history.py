@@ -37,6 +37,7 @@ from crdebug.travel.moment import Moment
 from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.replay import divergence, diverges
 from crdebug.travel.reverse_continue import Stops
+from crdebug.travel.reverse_python import Lines
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.room import Room
 from crdebug.travel.seek import Traveller
@@ -68,6 +69,7 @@ class History:
         self._busy = busy
         self._reverse = Reverse(self.traveller)
         self._stops = Stops(self.traveller, self._reverse)
+        self._lines = Lines(self.traveller, self._reverse, self._stops)
         self.partners = Partners(self.traveller.recorded)
         self._changes = Last(self.traveller, self._reverse, self._stops, self.partners)
         self.automatic = Automatic(job, self.traveller, tell)
@@ -475,10 +477,12 @@ class History:
         async with self._going():
             arrival = Arrival()
             for _ in range(times):
+                await self._stops.leave_python()
                 if kind == "continue":
                     way = await self._stops.back(focus)
                 else:
-                    way = await self._reverse.back(kind, focus)
+                    by = self._lines if self._lines.are_meant(kind, focus) else self._reverse
+                    way = await by.back(kind, focus)
                 arrival = arrival.then(way)
                 if way.start:
                     break

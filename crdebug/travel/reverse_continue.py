@@ -22,8 +22,8 @@ from crdebug.base.instant import BEGINNING, Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.in_c import number_in_c
-from crdebug.debugger.leaving_python import breakpoints_at_line, leave_python
 from crdebug.debugger.python_lines import is_in_python
+from crdebug.debugger.python_replay import leave_python, lines_seen
 from crdebug.gdbscripts.wire import Reach, place_of
 from crdebug.travel.arrival import Arrival
 from crdebug.travel.replay import SignsOfLife, ended, moved, quiet
@@ -158,7 +158,7 @@ class Stops:
     async def _stops_at(self, focus: int, end: End) -> int:
         """How many of the stops on the way to this place are those of the place itself."""
         if end.in_python:
-            return await breakpoints_at_line(self._group[focus], self._limit)
+            return (await lines_seen(self._group[focus], self._limit)).breakpoints
         return int(end.signalled)
 
     async def leave_python(self) -> None:
@@ -174,17 +174,17 @@ class Stops:
         # A breakpoint does not stop the rank where it has just stopped for a system call: there the
         # calls are counted.
         places = [] if end.syscall else [end]
-        places.append(self._end_of_piece(focus))  # not beyond it
-        numbers = [await self._insert(focus, each) for each in dict.fromkeys(places)]
+        places.append(self.end_of_piece(focus))  # not beyond it
+        numbers = [await self.insert(focus, each) for each in dict.fromkeys(places)]
         found: list[Hit] = []
         passed = 0
         try:
             while True:
-                stop = await self._resume(focus)
-                there = await self._breakpoints(focus)
+                stop = await self.resume(focus)
+                there = await self.breakpoints(focus)
                 if numbers[0] not in there and not end.syscall:
                     return found[: len(found) - await self._stops_at(focus, end)]
-                self._check(stop)
+                self.check(stop)
                 if numbers[-1] not in there:
                     raise CrdebugError(
                         "it ran differently when it was repeated between two MPI calls",
@@ -208,27 +208,27 @@ class Stops:
         before_last: called where the one before it was.
         """
         await self._reverse.to_origin(focus)
-        end = await self._insert(focus, self._end_of_piece(focus))
+        end = await self.insert(focus, self.end_of_piece(focus))
         try:
             for passed in range(count):
                 if before_last is not None and passed == count - 1:
                     before_last()
-                stop = await self._resume(focus)
-                if end not in await self._breakpoints(focus):
+                stop = await self.resume(focus)
+                if end not in await self.breakpoints(focus):
                     raise CrdebugError(
                         "it ran differently when it was repeated between two MPI calls: "
                         f"{count} stops were counted, and {passed} came",
                         ranks=RankSet.of([focus]),
                         hint="data races and input from outside MPI are not recorded",
                     )
-                self._check(stop)
+                self.check(stop)
         finally:
             await own_breakpoints.delete_left(self._group[focus], end, self._limit)
 
-    def _end_of_piece(self, focus: int) -> End:
+    def end_of_piece(self, focus: int) -> End:
         return End(self._traveller.recorded.clock(focus).hold, None, 1)
 
-    async def _resume(self, focus: int) -> GroupStopped:
+    async def resume(self, focus: int) -> GroupStopped:
         self._traveller.job.go_on()
         return await self._group.resume(RankSet.of([focus]))
 
@@ -245,13 +245,13 @@ class Stops:
         numbered = stop is not None and stop.reason in _NUMBERED
         return Hit(now, stop.detail if stop is not None and numbered else "", clock_count)
 
-    async def _insert(self, focus: int, end: End) -> str:
+    async def insert(self, focus: int, end: End) -> str:
         """Insert a breakpoint at the end, which is deleted when it is hit."""
         return await own_breakpoints.insert_at(
             self._group[focus], end.pc, self._limit, sp=end.sp, passages=end.passages
         )
 
-    async def _breakpoints(self, focus: int) -> set[str]:
+    async def breakpoints(self, focus: int) -> set[str]:
         """The numbers of all that exist."""
         return await own_breakpoints.numbers(self._group[focus], self._limit)
 
@@ -259,7 +259,7 @@ class Stops:
     def _limit(self) -> Deadline:
         return Deadline(self._group.settings.command)
 
-    def _check(self, stop: GroupStopped) -> None:
+    def check(self, stop: GroupStopped) -> None:
         cause = stop.cause[0]
         if cause.reason is StopReason.INTERRUPT:
             raise Interrupted.on_the_way()
@@ -351,7 +351,7 @@ class Stops:
                 if until is not None and until in found:
                     break
                 if not hits and not self._arrived(focus, place):
-                    self._check(stop)
+                    self.check(stop)
             return found
 
     async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: Instant) -> None:

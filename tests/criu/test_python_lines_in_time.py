@@ -20,8 +20,13 @@ from harness.talk import Talk
 
 _SOLVES = Path(__file__).parents[1] / "programs" / "solves.py"
 _LINES = {line.strip(): number for number, line in enumerate(_SOLVES.read_text().splitlines(), 1)}
-_TOTAL = f"solves.py:{_LINES['total = comm.allreduce(mine)']}"
-_CALL = f"solves.py:{_LINES['last = solver.relax(step)']}"
+
+
+def _at(line: str) -> str:
+    return f"solves.py:{_LINES[line]}"
+
+
+_CALL = _at("last = solver.relax(step)")
 _WHEELS = [mpi for mpi in MPIS if "mpi4py" in mpi.languages]
 pytestmark = pytest.mark.skipif(not _WHEELS, reason="no mpi4py")
 
@@ -72,6 +77,35 @@ async def test_there_and_back() -> None:
     finally:
         await job.close()
     assert sorted(heard.text().splitlines())[-2:] == expected
+
+
+async def test_back_by_lines() -> None:
+    """The program as it runs, read backwards: over a call of MPI, out of a function that an
+    exception has left, and to its caller."""
+    job = await Session.run(command(), name=JOB, settings=Settings(record=True))
+    try:
+        talk = Talk(job)
+        await talk("barrier MPI_Barrier")
+        await talk("delete")
+        await talk(f"break {_at('last += 0')} if step == 1")
+        await talk("continue")
+        for kind, function, line in (
+            ("next", "main", "except ValueError:"),
+            ("step", "fails", "raise ValueError(step)"),
+            ("finish", "main", "fails(step)"),
+            ("next", "main", "try:"),
+            ("next", "main", "last = solver.relax(step)"),
+            ("next", "main", "for step in range(steps):"),
+            ("next 2", "main", "last += 0"),
+        ):
+            said = await talk(f"[0] reverse-{kind}")
+            assert f"[0] {function} at {_at(line)}" in said, (kind, said)
+        assert await talk("[0] pyprint step") == "[0] = 0"
+        # and on from there
+        assert f"main at {_at('last += sum(halves(2))')}" in await talk("[0] next")
+        assert f"hit breakpoint 2: main at {_at('last += 0')}" in await talk("continue")
+    finally:
+        await job.close()
 
 
 def state(pid: int) -> int:

@@ -5,6 +5,8 @@
  * The process may run no Python, so all of the C API is found by name. Of CPython's structs nothing
  * is known here: any version from 3.8 on will do. */
 #define _GNU_SOURCE 1
+#include "../recorder/clock.h"
+
 #include <dlfcn.h>
 #include <pthread.h>
 #include <stdint.h>
@@ -16,7 +18,7 @@
 enum { OFF = 0, ASKED = 1, TRACING = 2, TAKEN = 3 };
 enum { STEP = 1, NEXT = 2, FINISH = 3 };
 
-/* crdebug/gdbscripts/wire.py has the same. The debugger writes all up to `steps`; into `state`
+/* crdebug/gdbscripts/wire.py has the same. The debugger writes all up to `counted`; into `state`
  * only ASKED, where it was OFF. */
 EXPORT struct {
     uint32_t state; /* TAKEN: the program has a trace function of its own */
@@ -24,6 +26,11 @@ EXPORT struct {
     char file[LINES][512]; /* the end of its path, from a component's beginning on */
     char condition[LINES][512]; /* an expression of Python's; "": always */
     uint32_t step, steps; /* from the present stop on: of which kind, and how many; 0: none */
+    uint32_t deepest; /* count lines in functions at most so deep; 0: none */
+    uint32_t wanted; /* the number of the one at which to stop; 0: at none */
+    uint32_t counted;
+    uint64_t now; /* the recorder's clock at the last of them; 0 without one */
+    uint32_t depth; /* of the function at the last stop; 1 is the outermost */
     uint32_t passed; /* breakpoints at the line that runs */
     uint32_t at; /* the last stop's line, function and file */
     char function[256];
@@ -38,11 +45,12 @@ EXPORT int crdebug_python_audit(const char *event, void *arguments, void *unused
 
 extern EXPORT volatile int MPIR_debug_with_checkpoint; /* is a debugger around? (shim.c) */
 
-/* For breakpoints: crdebug_python_stop_0 and so on; then one for steps, and one for TAKEN. */
+/* For breakpoints: crdebug_python_stop_0 and so on; then one for steps, one for TAKEN, and
+ * one for lines that are counted. */
 __asm__(".text\n"
         ".irp "
         "n,0,1,2,3,4,5,6,7,8,9,10,11,12,13,14,15,16,17,18,19,20,21,22,23,24,25,26,27,28,29,30,31,"
-        "32,33\n"
+        "32,33,34\n"
         ".p2align 4\n"
         ".globl crdebug_python_stop_\\n\n"
         ".type crdebug_python_stop_\\n, @function\n"
@@ -64,6 +72,7 @@ enum { LINE = 2, RETURN = 3, EXPRESSION = 258 }; /* PyTrace_LINE, ..., Py_eval_i
 
 static struct {
     struct object *None;
+    const struct crdebug_clock *clock; /* of the recorder, if it is there */
     int (*IsInitialized)(void);
     void (*SetTrace)(trace *, struct object *);
     void (*SetTraceAllThreads)(trace *, struct object *); /* since 3.12 */
@@ -100,6 +109,7 @@ static int find_all(void) {
     };
     for (unsigned i = 0; i < sizeof wanted / sizeof *wanted; i++)
         if ((*wanted[i].where = dlsym(RTLD_DEFAULT, wanted[i].name)) == NULL) return 0;
+    py.clock = dlsym(RTLD_DEFAULT, "crdebug_clock");
     *(void **)&py.SetTraceAllThreads = dlsym(RTLD_DEFAULT, "PyEval_SetTraceAllThreads");
     return 1;
 }
@@ -158,12 +168,20 @@ static struct object *caller_of(struct object *frame) {
     return found;
 }
 
+/* 1 for one that was not called by Python. */
+static uint32_t depth_of(struct object *frame) {
+    uint32_t depth = 0;
+    for (; frame != NULL && frame != py.None; frame = caller_of(frame)) depth++;
+    return depth;
+}
+
 static void stop(int number, uint32_t line, struct object *frame, struct object *code) {
     crdebug_python.at = line;
     get_text(code, "co_filename", crdebug_python.path, sizeof crdebug_python.path);
     get_text(code, "co_qualname", crdebug_python.function, sizeof crdebug_python.function);
     if (crdebug_python.function[0] == 0) /* before 3.11 */
         get_text(code, "co_name", crdebug_python.function, sizeof crdebug_python.function);
+    crdebug_python.depth = depth_of(frame);
     crdebug_python.step = 0;
     stepping = pthread_self();
     within = frame;
@@ -178,8 +196,9 @@ static int is_wanted(int wanted, struct object *frame, struct object *code) {
            (crdebug_python.condition[wanted][0] == 0 || is_true(wanted, frame));
 }
 
-/* Stops at each breakpoint of this line; where there is none, if a step ends here. */
-static void at_line(uint32_t line, int step_ends, struct object *frame) {
+/* Stops at each breakpoint of this line; where there is none, if a step ends here; and if it is the
+ * line whose number was wanted. */
+static void at_line(uint32_t line, int step_ends, int is_it, struct object *frame) {
     struct object *code = py.GetAttrString(frame, "f_code");
     int has_stopped = 0;
     if (code == NULL) {
@@ -192,6 +211,7 @@ static void at_line(uint32_t line, int step_ends, struct object *frame) {
             has_stopped = 1;
         }
     if (step_ends && !has_stopped) stop(LINES, line, frame, code);
+    if (is_it) stop(LINES + 2, line, frame, code);
     py.DecRef(code);
 }
 
@@ -199,6 +219,14 @@ static int is_step_end(struct object *frame) {
     if (crdebug_python.step == 0 || !pthread_equal(stepping, pthread_self())) return 0;
     if (crdebug_python.step == FINISH || (crdebug_python.step == NEXT && frame != within)) return 0;
     return --crdebug_python.steps == 0;
+}
+
+static int is_counted_one(struct object *frame) {
+    if (crdebug_python.deepest == 0 ||
+        (crdebug_python.deepest != UINT32_MAX && depth_of(frame) > crdebug_python.deepest))
+        return 0;
+    crdebug_python.now = py.clock != NULL ? py.clock->now : 0;
+    return ++crdebug_python.counted == crdebug_python.wanted;
 }
 
 /* Of every thread that is traced, with the interpreter's lock; CPython does not trace what it does. */
@@ -210,14 +238,15 @@ static int traced(struct object *self, struct object *frame, int what, struct ob
         if (crdebug_python.step == FINISH) crdebug_python.step = NEXT;
     }
     if (what != LINE) return 0;
-    uint32_t line = (uint32_t)py.GetLineNumber(frame), any = crdebug_python.step;
-    int wanted = 0, step_ends = is_step_end(frame);
+    uint32_t line = (uint32_t)py.GetLineNumber(frame);
+    uint32_t any = crdebug_python.step | crdebug_python.deepest;
+    int wanted = 0, step_ends = is_step_end(frame), is_it = is_counted_one(frame);
     crdebug_python.passed = 0;
     for (int i = 0; i < LINES; i++) {
         any |= crdebug_python.line[i];
         wanted |= crdebug_python.line[i] == line && line != 0;
     }
-    if (wanted || step_ends) at_line(line, step_ends, frame);
+    if (wanted || step_ends || is_it) at_line(line, step_ends, is_it, frame);
     if (any == 0 || !MPIR_debug_with_checkpoint) {
         crdebug_python.state = OFF;
         (py.SetTraceAllThreads != NULL ? py.SetTraceAllThreads : py.SetTrace)(NULL, NULL);
