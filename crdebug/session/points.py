@@ -158,7 +158,8 @@ class Points(Core):
         """Set a breakpoint, watchpoint or catchpoint: one object, with a place on each rank, also
         in libraries that are loaded later; it survives checkpoint and restart.
 
-        location: as GDB reads it; the expression of a watchpoint, the event of a catchpoint.
+        location: as GDB reads it, or FILE.py:LINE of Python, where the condition is Python's, too;
+        the expression of a watchpoint, the event of a catchpoint.
         ignore: the number of hits on each rank that do not stop.
         Ranks that cannot have it are in its `problems`; raises GdbError or Refused if none can.
         """

@@ -12,6 +12,7 @@ from __future__ import annotations
 import ast
 import re
 import sys
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
@@ -347,6 +348,13 @@ def test_files_stay_short() -> None:
             if path.suffix in (".py", ".c", ".h") and path.is_file():
                 found += too_long(str(path.relative_to(TOP)), path.read_text())
     assert not found
+
+
+def test_each_test_file_has_a_name_of_its_own() -> None:
+    """pytest imports them by their names, and refuses a second one of a name, though only when it
+    meets both in one run ("pytest import mechanisms", prepend)."""
+    names = Counter(path.name for path in (TOP / "tests").rglob("test_*.py"))
+    assert [name for name, times in names.items() if times > 1] == []
 
 
 # ---- the rules can fail ------------------------------------------------------------------------
