@@ -183,6 +183,13 @@ class SetLine(gdb.MICommand):
             symbol_address("Py_AddPendingCall")
         except gdb.error:
             raise gdb.GdbError("it runs no Python") from None
+        try:
+            symbol_address("crdebug_python")
+        except gdb.error:
+            raise gdb.GdbError(
+                "lines of Python need crdebug's library in it, which 'crdebug run' loads, and the "
+                "first checkpoint of a job that was started without it"
+            ) from None
         free = [number for number in range(PYTHON_LINES) if number not in lines]
         if not free:
             raise gdb.GdbError(f"it has breakpoints at {PYTHON_LINES} lines of Python already")

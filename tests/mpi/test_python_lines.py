@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,11 +10,14 @@ from pathlib import Path
 
 import pytest
 
+from crdebug.acquire.discovery import find_job
 from crdebug.base.answers import NoRankAnswered
+from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError
 from crdebug.base.settings import Settings
+from crdebug.node import proc
 from crdebug.session import Session
-from harness import mpirun
+from harness import mpirun, plain
 from harness.jobs import JOB, Heard, run_to_end
 from harness.mpis import MPIS, Mpi
 from harness.programs import build
@@ -155,6 +159,29 @@ async def test_beside_a_trace_function_of_the_program_there_is_none() -> None:
         await talk(f"break {CALL}")
         assert "exited with status 0" in await talk("continue")
         assert any("has a trace function of its own" in str(each) for each in heard.events)
+
+
+async def test_a_job_that_crdebug_did_not_start_needs_its_library_first(tmp_path: Path) -> None:
+    mpi = _WHEELS[0]
+    argv = [*mpi.launch(2), str(mpi.python), str(_SOLVES), str(10**9)]
+    with plain.started(argv, tmp_path / "output") as launcher:
+        await Deadline(60).until(lambda: _python_ranks(launcher.pid) == 2, "both to run Python")
+        job = await Session.attach(str(launcher.pid))
+        try:
+            with pytest.raises(CrdebugError, match="need crdebug's library in it"):
+                await Talk(job)(f"break {CALL}")
+        finally:
+            await job.detach()
+
+
+def _python_ranks(launcher: int) -> int:
+    with contextlib.suppress(CrdebugError):
+        return sum(_runs_mpi(each.pid) for each in find_job(launcher).entries)
+    return 0
+
+
+def _runs_mpi(pid: int) -> bool:
+    return any("mpi4py" in each.path for each in proc.maps(pid))
 
 
 async def test_a_rank_in_c_has_no_such_line() -> None:
