@@ -16,6 +16,7 @@ from elftools.elf.elffile import ELFFile
 from elftools.elf.sections import SymbolTableSection
 
 from crdebug.base.deadline import Deadline
+from crdebug.base.errors import NotAvailable
 from crdebug.native.recorder import clock
 from crdebug.native.recorder.build import build_layer, mpicc_of
 from crdebug.native.recorder.clock import Clock
@@ -102,6 +103,8 @@ class Running:
         try:
             return len(found) == self._count and all(rank.clock().now > 0 for rank in self.ranks)
         except (ProcessLookupError, FileNotFoundError):  # one has ended already
+            return False
+        except NotAvailable:  # the layer is mapped, and its data are not there yet
             return False
 
     @property
