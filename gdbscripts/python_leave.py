@@ -1,11 +1,10 @@
 """-crdebug-python-leave: from a stop at a line of Python to where Python begins with that line.
 
-{left=yes|no}: no if the selected thread is not in the function for such a stop.
-
-That function is called only while the line is wanted, so it is no place to which the rank could be
-brought back. The next one is the beginning of the line's first instruction, to which CPython's loop
-jumps when the call for the line has returned (Python/ceval.c, DISPATCH_GOTO). The thread goes there
-alone, step by step, with no signal but faults.
+A thread that is not in the function for such a stop stays where it is. That function is called only
+while the line is wanted, so it is no place to which the rank could be brought back. The next one is
+the beginning of the line's first instruction, to which CPython's loop jumps when the call for the
+line has returned (Python/ceval.c, DISPATCH_GOTO). The thread goes there alone, step by step, with
+no signal but faults.
 """
 
 from __future__ import annotations
@@ -60,10 +59,9 @@ def leave(tid: int) -> None:
 class Leave(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         thread = gdb.selected_thread()
-        stands = symbol(registers_of(thread.ptid[1]).rip).startswith(PYTHON_FUNCTION)
-        if stands:
+        if symbol(registers_of(thread.ptid[1]).rip).startswith(PYTHON_FUNCTION):
             leave(thread.ptid[1])
-        return {"left": "yes" if stands else "no"}
+        return {}
 
 
 Leave(Command.PYTHON_LEAVE)

@@ -10,8 +10,8 @@
     how many breakpoints there were at the line that runs now. counted: see the next command; now:
     the recorder's clock at the last of these.
 -crdebug-python-count DEEPEST WANTED
-    From now on count the lines in functions that are at most so deep on the stack (0: none), until
-    the memory is put back; and stop at the one of this number, if it is not 0.
+    From now on, or from where the memory is put back to, count the lines in functions that are at
+    most so deep on the stack (0: none); and stop at the one of this number, if it is not 0.
 -crdebug-python-step step|next|finish N
     The next run, from a stop at a line of Python, ends after so many lines: anywhere, or in the
     function where it begins (once that has returned, in its caller), or in its caller.
@@ -36,6 +36,7 @@ from .wire import (
     AT_PYTHON,
     PYTHON_ASKED,
     PYTHON_COUNT,
+    PYTHON_COUNTED,
     PYTHON_FUNCTION,
     PYTHON_LINES,
     PYTHON_OFF,
@@ -52,14 +53,13 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from .wire import Answer
 
-SIZE = PYTHON_WANTED.size + PYTHON_STEP.size
-COUNT, STOP = PYTHON_STATE.size + SIZE, PYTHON_STATE.size + SIZE + PYTHON_COUNT.size
-NO_STEP = (0, 0)
+SIZE = PYTHON_WANTED.size + PYTHON_STEP.size + PYTHON_COUNT.size
+NONE = (0, 0)
 
 lines: dict[int, PythonLine] = {}  # by their numbers in the rank
-step = [NO_STEP]  # of the next run: its kind, and how many
+step = [NONE]  # of the next run: its kind, and how many
+count = [NONE]  # of lines: how deep, and which is wanted
 own: list[gdb.Breakpoint] = []  # once it was needed
-counting = [False]  # are lines to be counted?
 used = [False]  # is anything of ours in the rank's memory?
 
 
@@ -67,21 +67,27 @@ def text(field: bytes) -> str:
     return field.partition(b"\0")[0].decode(errors="replace")
 
 
-def place() -> dict[str, str]:
-    memory, at = gdb.selected_inferior(), symbol_address("crdebug_python")
-    _, _, counted = PYTHON_COUNT.unpack(bytes(memory.read_memory(at + COUNT, PYTHON_COUNT.size)))
-    found = PYTHON_STOP.unpack(bytes(memory.read_memory(at + STOP, PYTHON_STOP.size)))
+def place() -> Answer:
+    at = symbol_address("crdebug_python") + PYTHON_STATE.size + SIZE
+    size = PYTHON_COUNTED.size + PYTHON_STOP.size
+    data = bytes(gdb.selected_inferior().read_memory(at, size))
+    (counted,) = PYTHON_COUNTED.unpack_from(data)
+    found = PYTHON_STOP.unpack_from(data, PYTHON_COUNTED.size)
     now, depth, passed, line, function, path = found
     numbers = {"counted": counted, "now": now, "depth": depth, "passed": passed, "line": line}
     texts = {"function": text(function), "path": text(path)}
     return {**{name: str(value) for name, value in numbers.items()}, **texts}
 
 
-class PythonStop(gdb.Breakpoint):
+class AtFunction(gdb.Breakpoint):
+    """At the shim's function of this number."""
+
     def __init__(self, number: int, **options: bool) -> None:
         with gdb.with_parameter("language", "c"):  # GDB remembers it
             super().__init__(f"*{PYTHON_FUNCTION}{number}", **options)
 
+
+class PythonStop(AtFunction):
     def stop(self) -> bool:
         there = place()
         gdb.write(f"{AT_PYTHON}{there['line']}\t{there['function']}\t{there['path']}\n")
@@ -95,14 +101,10 @@ class PythonLine(PythonStop):
         self.file, self.line, self.wanted = file, line, wanted
 
 
-class Taken(gdb.Breakpoint):
+class Taken(AtFunction):
     """Says, once, that the program has a trace function of its own."""
 
     told = False
-
-    def __init__(self) -> None:
-        with gdb.with_parameter("language", "c"):
-            super().__init__(f"*{PYTHON_FUNCTION}{PYTHON_LINES + 1}", internal=True)
 
     def stop(self) -> bool:
         if not Taken.told:
@@ -113,33 +115,43 @@ class Taken(gdb.Breakpoint):
         return False
 
 
-def table() -> bytes:
+def all_wanted() -> bytes:
+    """As it is in the rank's memory."""
     numbers, files, conditions = [0] * PYTHON_LINES, [b""] * PYTHON_LINES, [b""] * PYTHON_LINES
     for number, each in lines.items():
         numbers[number], files[number] = each.line, os.fsencode(each.file)
         conditions[number] = os.fsencode(each.wanted)
-    return PYTHON_WANTED.pack(*numbers, *files, *conditions)
+    table = PYTHON_WANTED.pack(*numbers, *files, *conditions)
+    return table + PYTHON_STEP.pack(*step[0]) + PYTHON_COUNT.pack(*count[0])
+
+
+def write() -> None:
+    """Put into the rank what is wanted, unless it is there."""
+    at, data = symbol_address("crdebug_python") + PYTHON_STATE.size, all_wanted()
+    inferior = gdb.selected_inferior()
+    if bytes(inferior.read_memory(at, SIZE)) != data:
+        inferior.write_memory(at, data + PYTHON_COUNTED.pack(0))
 
 
 def before_run() -> None:
     """Put into the rank what is wanted; and have Python call the shim, if it does not do so yet."""
     if gdb.parameter("scheduler-locking") == "on":
         return  # a thread is to go into a signal that is queued for it, and no further
-    data = table() + PYTHON_STEP.pack(*step[0])
-    wanted = bool(lines) or step[0] != NO_STEP or counting[0]
-    step[0] = NO_STEP
+    wanted = bool(lines) or step[0] != NONE or count[0] != NONE
     if not wanted and not used[0]:
         return
-    inferior = gdb.selected_inferior()
     try:
         at = symbol_address("crdebug_python")
     except gdb.error:
         return  # the process is another program by now
-    if bytes(inferior.read_memory(at + PYTHON_STATE.size, SIZE)) != data:
-        inferior.write_memory(at + PYTHON_STATE.size, data)
+    write()
+    step[0] = NONE
     used[0] = wanted
     if not own:
-        own.extend((PythonStop(PYTHON_LINES, internal=True), Taken()))
+        own.extend(
+            (PythonStop(PYTHON_LINES, internal=True), Taken(PYTHON_LINES + 1, internal=True))
+        )
+    inferior = gdb.selected_inferior()
     (state,) = PYTHON_STATE.unpack(bytes(inferior.read_memory(at, PYTHON_STATE.size)))
     if wanted and state in (PYTHON_OFF, PYTHON_TAKEN):
         inferior.write_memory(at, PYTHON_STATE.pack(PYTHON_ASKED))
@@ -147,27 +159,24 @@ def before_run() -> None:
             begin()
 
 
-def begin() -> None:
-    """Have Python call the shim's `crdebug_python_begin`, or see to it that it will."""
-    initialized, pending, hook = map(
-        symbol_address, ("Py_IsInitialized", "Py_AddPendingCall", "PySys_AddAuditHook")
-    )
+def call(function: str, *arguments: int) -> int:
+    """The result of a function in the rank's first thread."""
     threads()[0].switch()
     caller = Caller(threads()[0].ptid[1])
     try:
-        runs = caller.call(initialized) & 0xFFFFFFFF
-        if runs:
-            caller.call(pending, symbol_address("crdebug_python_begin"), 0)
+        return caller.call(symbol_address(function), *arguments) & 0xFFFFFFFF
     finally:
         caller.restore()
-    if not runs:
+        gdb.execute("maint flush register-cache", to_string=True)
+
+
+def begin() -> None:
+    """Have Python call the shim's `crdebug_python_begin`, or see to it that it will."""
+    if call("Py_IsInitialized"):
+        call("Py_AddPendingCall", symbol_address("crdebug_python_begin"), 0)
+    else:
         lead_to_safety()  # the hook takes memory
-        caller = Caller(threads()[0].ptid[1])
-        try:
-            caller.call(hook, symbol_address("crdebug_python_audit"), 0)
-        finally:
-            caller.restore()
-    gdb.execute("maint flush register-cache", to_string=True)
+        call("PySys_AddAuditHook", symbol_address("crdebug_python_audit"), 0)
 
 
 def forget(breakpoint: gdb.Breakpoint) -> None:
@@ -207,25 +216,23 @@ class SetCondition(gdb.MICommand):
         return {}
 
 
-class Place(gdb.MICommand):
-    def invoke(self, arguments: list[str]) -> Answer:
-        return dict(place())
-
-
 class Count(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
         deepest, wanted = map(int, arguments)
-        at = symbol_address("crdebug_python")
-        memory = PYTHON_COUNT.pack(deepest, wanted, 0)
-        gdb.selected_inferior().write_memory(at + COUNT, memory)
-        counting[0] = deepest > 0
+        count[0] = deepest, wanted
+        write()  # a snapshot before the next run must not count
         return {}
+
+
+class Place(gdb.MICommand):
+    def invoke(self, arguments: list[str]) -> Answer:
+        return place()
 
 
 class SetStep(gdb.MICommand):
     def invoke(self, arguments: list[str]) -> Answer:
-        kind, count = arguments
-        step[0] = PYTHON_STEPS.index(kind) + 1, int(count)
+        kind, times = arguments
+        step[0] = PYTHON_STEPS.index(kind) + 1, int(times)
         return {}
 
 

@@ -35,8 +35,9 @@ from crdebug.job.holds import Hold, hold_of, with_shims
 from crdebug.job.imaging import Imaging
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.output import OutputRelay, shown_of
-from crdebug.job.output_again import Again, length_of_same, start_of_line
+from crdebug.job.output_again import Again
 from crdebug.job.output_cuts import MOST, Cuts, Written
+from crdebug.job.output_places import length_of_same, start_of_line
 from crdebug.job.restoring import OUTPUT
 from crdebug.job.starter_events import starter_events
 from crdebug.job.without_container import require_container

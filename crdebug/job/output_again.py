@@ -1,4 +1,4 @@
-"""Leave out output that comes a second time, because a job repeats its past.
+"""Leave out output that comes a second time, because a job repeats its past. Pure.
 
 A line is left out if one with the same text is expected, and no more often than that: what a job
 prints only now is always shown, also if it comes before what is still to be repeated.
@@ -9,10 +9,8 @@ from __future__ import annotations
 import bisect
 from collections import Counter
 from collections.abc import Callable
-from pathlib import Path
 
 MOST = 16 << 20  # bytes that are expected at a time; of more, all is shown again
-_PIECE = 1 << 20  # bytes
 
 
 class Again:
@@ -100,28 +98,3 @@ class Again:
             if self._sorted[at] in self._expected:
                 return True
         return False
-
-
-def length_of_same(one: Path, other: Path) -> int:
-    """How many bytes at the beginnings of two files are the same."""
-    length = 0
-    with open(one, "rb") as first, open(other, "rb") as second:
-        while (data := first.read(_PIECE)) and data == (there := second.read(_PIECE)):
-            length += len(data)
-    if not data:
-        return length
-    pairs = enumerate(zip(data, there, strict=False))
-    return length + next((at for at, (a, b) in pairs if a != b), min(len(data), len(there)))
-
-
-def start_of_line(path: Path, place: int) -> int:
-    """Where the line begins that is at this place of a file."""
-    with open(path, "rb") as file:
-        while place:
-            start = max(0, place - _PIECE)
-            file.seek(start)
-            found = file.read(place - start).rfind(b"\n")
-            if found >= 0:
-                return start + found + 1
-            place = start
-    return place

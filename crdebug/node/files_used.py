@@ -72,13 +72,14 @@ def opened(pid: int) -> set[tuple[int, int]]:
     return found
 
 
-def of_threads(pid: int) -> list[str]:
-    """The files below /proc/PID/task/TID that a process has open, by the names that it knows. Those
-    of a process's first thread do not count: it is there when a restart opens them."""
-    found = []
+def links(pid: int) -> Iterator[tuple[int, str]]:
+    """The descriptors of a process, and what each leads to, by the names that it knows."""
     for number in proc.descriptors(pid):
         with contextlib.suppress(FileNotFoundError):  # closed meanwhile
-            name = os.readlink(proc.PROC / str(pid) / "fd" / str(number))
-            if _OF_A_THREAD.match(name):
-                found.append(name)
-    return found
+            yield number, os.readlink(f"{proc.PROC}/{pid}/fd/{number}")
+
+
+def of_threads(pid: int) -> list[str]:
+    """The files below /proc/PID/task/TID that a process has open. Those of a process's first thread
+    do not count: it is there when a restart opens them."""
+    return [name for _, name in links(pid) if _OF_A_THREAD.match(name)]

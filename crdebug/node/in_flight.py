@@ -16,7 +16,7 @@ import struct
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
-from crdebug.node import proc
+from crdebug.node import files_used
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _PIDFD_GETFD = 438  # x86-64, since Linux 5.6
@@ -74,7 +74,7 @@ def flush_terminals(pid: int) -> None:
     """
     pidfd = os.pidfd_open(pid)
     try:
-        for number, name in _open_files(pid):
+        for number, name in files_used.links(pid):
             if name == "/dev/ptmx" or name.endswith("/pts/ptmx"):
                 with contextlib.suppress(FileNotFoundError), _taken(pidfd, number) as own:
                     look = select.poll()
@@ -95,16 +95,9 @@ def channels(pid: int) -> Mapping[int, str]:
 
 
 def _channels(pid: int) -> Iterator[tuple[int, str]]:
-    for number, name in _open_files(pid):
+    for number, name in files_used.links(pid):
         if name.startswith(("socket:", "pipe:")):
             yield number, name
-
-
-def _open_files(pid: int) -> Iterator[tuple[int, str]]:
-    directory = f"{proc.PROC}/{pid}/fd"
-    for number in proc.descriptors(pid):
-        with contextlib.suppress(FileNotFoundError):
-            yield number, os.readlink(f"{directory}/{number}")
 
 
 @contextlib.contextmanager

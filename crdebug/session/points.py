@@ -167,7 +167,6 @@ class Points(Core):
             if kind in (PointKind.BREAK, PointKind.TRACE):
                 place, comma, values = location.partition(",")
                 location = await with_file(self._group, ranks, place) + comma + values
-            if kind in (PointKind.BREAK, PointKind.TRACE):
                 location = self._in_python(location, condition, kind)
             request = BreakpointRequest(location, condition, temporary, ignore, kind=kind)
             made = await self._group.add_breakpoint(ranks, request)

@@ -337,7 +337,6 @@ class History:
                 await self.traveller.near.drained()
             try:
                 with self._job.repeating():
-                    await self._stops.leave_python()
                     yield
             except Interrupted as error:
                 self._reverse.forget()
@@ -477,7 +476,6 @@ class History:
         async with self._going():
             arrival = Arrival()
             for _ in range(times):
-                await self._stops.leave_python()
                 if kind == "continue":
                     way = await self._stops.back(focus)
                 else:

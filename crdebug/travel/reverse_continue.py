@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, Interrupted, Refused, StoreError
@@ -23,7 +24,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.in_c import number_in_c
 from crdebug.debugger.python_lines import is_in_python
-from crdebug.debugger.python_replay import leave_python, lines_seen
+from crdebug.debugger.python_replay import lines_seen
 from crdebug.gdbscripts.wire import Reach, place_of
 from crdebug.travel.arrival import Arrival
 from crdebug.travel.replay import SignsOfLife, ended, moved, quiet
@@ -31,6 +32,7 @@ from crdebug.travel.restore_points import StartOfHistory, below
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.seek import Traveller
 
+T = TypeVar("T")
 _NUMBERED = (StopReason.BREAKPOINT, StopReason.WATCHPOINT, StopReason.CATCHPOINT)
 _WANTED = (*_NUMBERED, StopReason.SIGNAL, StopReason.OTHER)
 _STANDSTILL = 60.0  # seconds without any rank moving on
@@ -161,11 +163,6 @@ class Stops:
             return (await lines_seen(self._group[focus], self._limit)).breakpoints
         return int(end.signalled)
 
-    async def leave_python(self) -> None:
-        """Bring ranks that stand at lines of Python to where they can be brought again."""
-        targets = (self._group[rank] for rank in self._group.ranks)
-        await asyncio.gather(*(leave_python(each, self._limit) for each in targets))
-
     # ---- within a piece of history ------------------------------------------------------------
 
     async def hits(self, focus: int, end: End) -> list[Hit]:
@@ -174,17 +171,17 @@ class Stops:
         # A breakpoint does not stop the rank where it has just stopped for a system call: there the
         # calls are counted.
         places = [] if end.syscall else [end]
-        places.append(self.end_of_piece(focus))  # not beyond it
-        numbers = [await self.insert(focus, each) for each in dict.fromkeys(places)]
+        places.append(self._end_of_piece(focus))  # not beyond it
+        numbers = [await self._insert(focus, each) for each in dict.fromkeys(places)]
         found: list[Hit] = []
         passed = 0
         try:
             while True:
-                stop = await self.resume(focus)
-                there = await self.breakpoints(focus)
+                stop = await self._resume(focus)
+                there = await self._breakpoints(focus)
                 if numbers[0] not in there and not end.syscall:
                     return found[: len(found) - await self._stops_at(focus, end)]
-                self.check(stop)
+                self._check(stop)
                 if numbers[-1] not in there:
                     raise CrdebugError(
                         "it ran differently when it was repeated between two MPI calls",
@@ -208,27 +205,27 @@ class Stops:
         before_last: called where the one before it was.
         """
         await self._reverse.to_origin(focus)
-        end = await self.insert(focus, self.end_of_piece(focus))
+        end = await self._insert(focus, self._end_of_piece(focus))
         try:
             for passed in range(count):
                 if before_last is not None and passed == count - 1:
                     before_last()
-                stop = await self.resume(focus)
-                if end not in await self.breakpoints(focus):
+                stop = await self._resume(focus)
+                if end not in await self._breakpoints(focus):
                     raise CrdebugError(
                         "it ran differently when it was repeated between two MPI calls: "
                         f"{count} stops were counted, and {passed} came",
                         ranks=RankSet.of([focus]),
                         hint="data races and input from outside MPI are not recorded",
                     )
-                self.check(stop)
+                self._check(stop)
         finally:
             await own_breakpoints.delete_left(self._group[focus], end, self._limit)
 
-    def end_of_piece(self, focus: int) -> End:
+    def _end_of_piece(self, focus: int) -> End:
         return End(self._traveller.recorded.clock(focus).hold, None, 1)
 
-    async def resume(self, focus: int) -> GroupStopped:
+    async def _resume(self, focus: int) -> GroupStopped:
         self._traveller.job.go_on()
         return await self._group.resume(RankSet.of([focus]))
 
@@ -245,13 +242,13 @@ class Stops:
         numbered = stop is not None and stop.reason in _NUMBERED
         return Hit(now, stop.detail if stop is not None and numbered else "", clock_count)
 
-    async def insert(self, focus: int, end: End) -> str:
+    async def _insert(self, focus: int, end: End) -> str:
         """Insert a breakpoint at the end, which is deleted when it is hit."""
         return await own_breakpoints.insert_at(
             self._group[focus], end.pc, self._limit, sp=end.sp, passages=end.passages
         )
 
-    async def breakpoints(self, focus: int) -> set[str]:
+    async def _breakpoints(self, focus: int) -> set[str]:
         """The numbers of all that exist."""
         return await own_breakpoints.numbers(self._group[focus], self._limit)
 
@@ -259,7 +256,7 @@ class Stops:
     def _limit(self) -> Deadline:
         return Deadline(self._group.settings.command)
 
-    def check(self, stop: GroupStopped) -> None:
+    def _check(self, stop: GroupStopped) -> None:
         cause = stop.cause[0]
         if cause.reason is StopReason.INTERRUPT:
             raise Interrupted.on_the_way()
@@ -274,6 +271,27 @@ class Stops:
     async def _hit_before(self, focus: int, piece: Instant, ignored: _Ignored) -> Hit:
         """The last hit in the rank's history before this piece of it. Raises StartOfHistory, with
         the job brought to the start."""
+
+        async def look(cut: Cut) -> Hit | None:
+            hits = await self.pass_to(cut, focus)
+            last = ignored.last(hits)
+            if last is None:
+                return None
+            found = hits[last]
+            if not found.now.inside:
+                ignored.give_back([hit for hit in hits[last + 1 :] if hit.now == found.now])
+            return found
+
+        return await self.search_before(focus, piece, "stop", look)
+
+    async def search_before(
+        self, focus: int, piece: Instant, what: str, look: Callable[[Cut], Awaitable[T | None]]
+    ) -> T:
+        """What is found on the way to this piece of the rank's history, from the nearest state from
+        which there is something. look: goes on to a cut.  what: a word for it.
+
+        Raises StartOfHistory, with the job brought to the start.
+        """
         traveller = self._traveller
         until = piece.in_last_call
         if until > 0:
@@ -281,23 +299,19 @@ class Stops:
             for base in below(traveller.bases(), cut):
                 if base.cut[focus] >= until:
                     continue
-                traveller.tell(Progress("back in time", f"looking for stops from {base.text} on"))
+                phase = f"looking for {what}s from {base.text} on"
+                traveller.tell(Progress("back in time", phase))
                 try:
                     await traveller.bring_back(base)
                 except (Refused, StoreError):  # it does not fit any more; there may be others
                     continue
-                hits = await self.pass_to(cut, focus)
-                last = ignored.last(hits)
-                if last is not None:
-                    found = hits[last]
-                    if not found.now.inside:
-                        ignored.give_back([hit for hit in hits[last + 1 :] if hit.now == found.now])
+                if (found := await look(cut)) is not None:
                     return found
                 # Not the base's own cut: the rank may be in a call there that others must end.
                 until = base.cut[focus]
                 cut = traveller.cut_for(focus, until)
         await self.to_start()
-        raise StartOfHistory("this is the start of history: no stop before")
+        raise StartOfHistory(f"this is the start of history: no {what} before")
 
     async def to_start(self) -> None:
         """Go there after nothing was found in all of history."""
@@ -351,7 +365,7 @@ class Stops:
                 if until is not None and until in found:
                     break
                 if not hits and not self._arrived(focus, place):
-                    self.check(stop)
+                    self._check(stop)
             return found
 
     async def _until(self, run: asyncio.Task[GroupStopped], focus: int, place: Instant) -> None:

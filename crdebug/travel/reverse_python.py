@@ -7,13 +7,9 @@ them: which lines count depends on how deep their functions are on Python's stac
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import AsyncIterator
-
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError, Refused, StoreError
-from crdebug.base.events import Progress
-from crdebug.base.instant import Instant
+from crdebug.base.errors import Refused
+from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.frames import to_level
@@ -27,7 +23,8 @@ from crdebug.debugger.python_replay import (
 )
 from crdebug.gdbscripts.wire import PYTHON_STEPS
 from crdebug.travel.arrival import Arrival
-from crdebug.travel.restore_points import StartOfHistory, below
+from crdebug.travel.replay import quiet
+from crdebug.travel.restore_points import StartOfHistory
 from crdebug.travel.reverse_continue import End, Stops
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.seek import Traveller
@@ -56,7 +53,7 @@ class Lines:
         if not deepest:
             raise Refused("no Python function has called this one", ranks=RankSet.of([focus]))
         arrival = Arrival()
-        async with self._alone(focus):
+        async with quiet(self._group, RankSet.of([focus])):
             try:
                 here = await self._reverse.here(focus)
                 arrival, end = here.arrival, End.of(here.place)
@@ -70,87 +67,44 @@ class Lines:
                 arrival = arrival.at_start(start.problem)
         return arrival
 
-    @contextlib.asynccontextmanager
-    async def _alone(self, focus: int) -> AsyncIterator[None]:
-        """Inside the block the user's breakpoints do not stop the rank."""
-        target = self._group[focus]
-        await own_breakpoints.switch_off(target, self._limit)
-        try:
-            yield
-        finally:
-            await own_breakpoints.switch_on(target, self._limit)
-
-    async def _seen(self, focus: int) -> LinesSeen:
-        found = await lines_seen(self._group[focus], self._limit)
-        await count_lines(self._group[focus], 0, self._limit)
-        return found
-
     async def _count(self, focus: int, end: End, deepest: int) -> int:
         """The lines from the origin to a place."""
-        await self._reverse.to_origin(focus)
         await count_lines(self._group[focus], deepest, self._limit)
-        number = await self._stops.insert(focus, end)
-        try:
-            await self._run_into(focus, number)
-        finally:
-            await own_breakpoints.delete_left(self._group[focus], number, self._limit)
-        return (await self._seen(focus)).counted
+        await self._stops.hits(focus, end)
+        return (await self._counted(focus)).counted
 
     async def _to_line(self, focus: int, number: int, deepest: int) -> None:
         """From the origin to the line of this number."""
         target = self._group[focus]
-        await self._reverse.to_origin(focus)
         await count_lines(target, deepest, self._limit, wanted=number)
         place = await counted_place(target, self._limit)
         there = await own_breakpoints.insert_at(target, place, self._limit)
         try:
-            await self._run_into(focus, there)
+            await self._stops.again(focus, 1)
         finally:
             await own_breakpoints.delete_left(target, there, self._limit)
-        await self._seen(focus)
+        await self._counted(focus)
         self._reverse.forget()  # the rank has come here in another way than from the origin
         await to_level(target, 0, self._limit)
         target.stands(await target.location(self._limit))
 
-    async def _run_into(self, focus: int, number: str) -> None:
-        """Let the rank run to the breakpoint of this number, which is deleted then."""
-        end = await self._stops.insert(focus, self._stops.end_of_piece(focus))
-        try:
-            stop = await self._stops.resume(focus)
-            self._stops.check(stop)
-            if number in await self._stops.breakpoints(focus):
-                raise CrdebugError(
-                    "it ran differently when it was repeated between two MPI calls",
-                    ranks=RankSet.of([focus]),
-                    hint="data races and input from outside MPI are not recorded",
-                )
-        finally:
-            await own_breakpoints.delete_left(self._group[focus], end, self._limit)
-
     async def _piece_before(self, focus: int, piece: Instant, deepest: int) -> Instant:
         """Which piece of the rank's history before this one has the last line that counts. Raises
         StartOfHistory, with the job brought to the start."""
-        traveller, until = self._traveller, piece.in_last_call
-        if until > 0:
-            cut = traveller.cut_for(focus, until)
-            for base in below(traveller.bases(), cut):
-                if base.cut[focus] >= until:
-                    continue
-                phase = f"looking for lines from {base.text} on"
-                traveller.tell(Progress("back in time", phase))
-                try:
-                    await traveller.bring_back(base)
-                except (Refused, StoreError):  # it does not fit any more; there may be others
-                    continue
-                await count_lines(self._group[focus], deepest, self._limit)
-                await self._stops.pass_to(cut, focus)
-                found = await self._seen(focus)
-                if found.counted:
-                    return found.now.entry  # of a call that has called Python
-                until = base.cut[focus]
-                cut = traveller.cut_for(focus, until)
-        await self._stops.to_start()
-        raise StartOfHistory("this is the start of history: no line before")
+
+        async def look(cut: Cut) -> Instant | None:
+            await count_lines(self._group[focus], deepest, self._limit)
+            await self._stops.pass_to(cut, focus)
+            found = await self._counted(focus)
+            return found.now.entry if found.counted else None  # of a call that has called Python
+
+        return await self._stops.search_before(focus, piece, "line", look)
+
+    async def _counted(self, focus: int) -> LinesSeen:
+        """And count no more."""
+        found = await lines_seen(self._group[focus], self._limit)
+        await count_lines(self._group[focus], 0, self._limit)
+        return found
 
     @property
     def _limit(self) -> Deadline:

@@ -24,6 +24,7 @@ from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import stepper
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.python_replay import leave_python
 from crdebug.debugger.target import Target
 from crdebug.gdbscripts.wire import ErrorKind, Reach, place_text
 from crdebug.job import half_back
@@ -180,6 +181,7 @@ class Reverse:
     async def _have_origin(self, focus: int, now: Instant, *, whole: bool = False) -> Arrival:
         """Ensure that this process has an origin from which the current stop can be reached by
         running forward. whole: one where the piece begins."""
+        await leave_python(self._group[focus], self._limit)
         origin = self._origin
         if (
             origin is not None
@@ -212,6 +214,7 @@ class Reverse:
 
     async def recall(self, focus: int) -> str:
         """A description by which the rank's place is recognised."""
+        await leave_python(self._group[focus], self._limit)
         return await stepper.recall(await self._with_stepper(focus), self._limit)
 
     async def to_state(self, focus: int, now: Instant, state: str) -> Arrival:

@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
-from crdebug.job import output_again
-from crdebug.job.output_again import MOST, Again, length_of_same, start_of_line
+from crdebug.job import output_again, output_places
+from crdebug.job.output_again import MOST, Again
+from crdebug.job.output_places import length_of_same, start_of_line
 
 pytestmark = pytest.mark.unit
 
@@ -142,7 +143,7 @@ def test_how_much_is_the_same_and_where_a_line_begins(
     first.write_bytes(same + one)
     second.write_bytes(same + other)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(output_again, "_PIECE", 3)
+        patch.setattr(output_places, "_PIECE", 3)
         length = length_of_same(first, second)
         data = first.read_bytes()
         assert data[:length] == second.read_bytes()[:length]

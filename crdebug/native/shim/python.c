@@ -19,7 +19,7 @@ enum { OFF = 0, ASKED = 1, TRACING = 2, TAKEN = 3 };
 enum { STEP = 1, NEXT = 2, FINISH = 3 };
 
 /* crdebug/gdbscripts/wire.py has the same. The debugger writes all up to `counted`; into `state`
- * only ASKED, where it was OFF. */
+ * only ASKED. */
 EXPORT struct {
     uint32_t state; /* TAKEN: the program has a trace function of its own */
     uint32_t line[LINES]; /* 0: not in use */
@@ -114,6 +114,10 @@ static int find_all(void) {
     return 1;
 }
 
+static void set_trace(trace *function) {
+    (py.SetTraceAllThreads != NULL ? py.SetTraceAllThreads : py.SetTrace)(function, NULL);
+}
+
 /* A text that is an attribute of an object; "" if there is none. */
 static void get_text(struct object *object, const char *name, char *text, size_t size) {
     struct object *found = py.GetAttrString(object, name);
@@ -175,9 +179,10 @@ static uint32_t depth_of(struct object *frame) {
     return depth;
 }
 
-static void stop(int number, uint32_t line, struct object *frame, struct object *code) {
+static void stop(int number, uint32_t line, const char *path, struct object *frame,
+                 struct object *code) {
     crdebug_python.at = line;
-    get_text(code, "co_filename", crdebug_python.path, sizeof crdebug_python.path);
+    strcpy(crdebug_python.path, path);
     get_text(code, "co_qualname", crdebug_python.function, sizeof crdebug_python.function);
     if (crdebug_python.function[0] == 0) /* before 3.11 */
         get_text(code, "co_name", crdebug_python.function, sizeof crdebug_python.function);
@@ -189,35 +194,35 @@ static void stop(int number, uint32_t line, struct object *frame, struct object 
     pass(number);
 }
 
-static int is_wanted(int wanted, struct object *frame, struct object *code) {
-    char path[sizeof crdebug_python.path];
-    get_text(code, "co_filename", path, sizeof path);
-    return ends_with(path, crdebug_python.file[wanted]) &&
-           (crdebug_python.condition[wanted][0] == 0 || is_true(wanted, frame));
-}
-
 /* Stops at each breakpoint of this line; where there is none, if a step ends here; and if it is the
  * line whose number was wanted. */
 static void at_line(uint32_t line, int step_ends, int is_it, struct object *frame) {
     struct object *code = py.GetAttrString(frame, "f_code");
+    char path[sizeof crdebug_python.path];
     int has_stopped = 0;
     if (code == NULL) {
         py.Clear();
         return;
     }
+    get_text(code, "co_filename", path, sizeof path);
     for (int i = 0; i < LINES; i++)
-        if (crdebug_python.line[i] == line && is_wanted(i, frame, code)) {
-            stop(i, line, frame, code);
+        if (crdebug_python.line[i] == line && ends_with(path, crdebug_python.file[i]) &&
+            (crdebug_python.condition[i][0] == 0 || is_true(i, frame))) {
+            stop(i, line, path, frame, code);
             has_stopped = 1;
         }
-    if (step_ends && !has_stopped) stop(LINES, line, frame, code);
-    if (is_it) stop(LINES + 2, line, frame, code);
+    if (step_ends && !has_stopped) stop(LINES, line, path, frame, code);
+    if (is_it) stop(LINES + 2, line, path, frame, code);
     py.DecRef(code);
 }
 
+static int is_stepping(void) {
+    return crdebug_python.step != 0 && pthread_equal(stepping, pthread_self());
+}
+
 static int is_step_end(struct object *frame) {
-    if (crdebug_python.step == 0 || !pthread_equal(stepping, pthread_self())) return 0;
-    if (crdebug_python.step == FINISH || (crdebug_python.step == NEXT && frame != within)) return 0;
+    if (!is_stepping() || crdebug_python.step == FINISH) return 0;
+    if (crdebug_python.step == NEXT && frame != within) return 0;
     return --crdebug_python.steps == 0;
 }
 
@@ -232,8 +237,7 @@ static int is_counted_one(struct object *frame) {
 /* Of every thread that is traced, with the interpreter's lock; CPython does not trace what it does. */
 static int traced(struct object *self, struct object *frame, int what, struct object *argument) {
     (void)self, (void)argument;
-    if (what == RETURN && crdebug_python.step != 0 && frame == within &&
-        pthread_equal(stepping, pthread_self())) {
+    if (what == RETURN && frame == within && is_stepping()) {
         within = caller_of(frame);
         if (crdebug_python.step == FINISH) crdebug_python.step = NEXT;
     }
@@ -249,7 +253,7 @@ static int traced(struct object *self, struct object *frame, int what, struct ob
     if (wanted || step_ends || is_it) at_line(line, step_ends, is_it, frame);
     if (any == 0 || !MPIR_debug_with_checkpoint) {
         crdebug_python.state = OFF;
-        (py.SetTraceAllThreads != NULL ? py.SetTraceAllThreads : py.SetTrace)(NULL, NULL);
+        set_trace(NULL);
     }
     return 0;
 }
@@ -273,7 +277,7 @@ EXPORT int crdebug_python_begin(void *unused) {
         return 0;
     }
     crdebug_python.state = TRACING;
-    (py.SetTraceAllThreads != NULL ? py.SetTraceAllThreads : py.SetTrace)(traced, NULL);
+    set_trace(traced);
     return 0;
 }
 
