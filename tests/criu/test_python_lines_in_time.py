@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-import pytest
-
 from crdebug.acquire.symbols import find_symbols
 from crdebug.base.deadline import Deadline
 from crdebug.base.settings import Settings
@@ -15,24 +11,10 @@ from crdebug.node import proc
 from crdebug.session import Session
 from harness import looks, mpirun
 from harness.jobs import JOB, Heard, run_to_end
-from harness.mpis import MPIS
+from harness.solves import CALL, WHEELS, at, command, needs_mpi4py
 from harness.talk import Talk
 
-_SOLVES = Path(__file__).parents[1] / "programs" / "solves.py"
-_LINES = {line.strip(): number for number, line in enumerate(_SOLVES.read_text().splitlines(), 1)}
-
-
-def _at(line: str) -> str:
-    return f"solves.py:{_LINES[line]}"
-
-
-_CALL = _at("last = solver.relax(step)")
-_WHEELS = [mpi for mpi in MPIS if "mpi4py" in mpi.languages]
-pytestmark = pytest.mark.skipif(not _WHEELS, reason="no mpi4py")
-
-
-def command(steps: int = 12) -> list[str]:
-    return [*_WHEELS[0].launch(2), str(_WHEELS[0].python), str(_SOLVES), str(steps)]
+pytestmark = needs_mpi4py
 
 
 async def step_at(talk: Talk, line: str, place: str) -> str:
@@ -43,36 +25,36 @@ async def step_at(talk: Talk, line: str, place: str) -> str:
 
 async def test_there_and_back() -> None:
     heard = Heard()
-    expected = sorted(mpirun.run(command()).stdout.splitlines())
-    job = await Session.run(command(), name=JOB, settings=Settings(record=True), subscriber=heard)
+    expected = sorted(mpirun.run(command(WHEELS[0], 12)).stdout.splitlines())
+    job = await Session.run(
+        command(WHEELS[0], 12), name=JOB, settings=Settings(record=True), subscriber=heard
+    )
     try:
         talk = Talk(job)
         await talk("barrier MPI_Barrier")
         taken = await job.checkpoint()  # there are no such breakpoints yet
-        await talk(f"break {_CALL}")
+        await talk(f"[0] break {CALL}")
         for step in range(4):
-            assert await step_at(talk, "continue", _CALL) == f"[0] = {step}"
+            assert await step_at(talk, "continue", CALL) == f"[0] = {step}"
         for step in (2, 1):
-            assert (
-                await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == f"[0] = {step}"
-            )
-        assert await step_at(talk, "continue", f"main at {_CALL}") == "[0] = 2"
+            assert await step_at(talk, "[0] reverse-continue", f"main at {CALL}") == f"[0] = {step}"
+        assert await step_at(talk, "continue", f"main at {CALL}") == "[0] = 2"
         # from where steps have led, and where the breakpoint is gone
-        assert "Solver.relax" in await talk("step")
-        assert "Solver.relax" in await talk("next")
-        assert await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == "[0] = 2"
-        assert await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == "[0] = 1"
+        assert "Solver.relax" in await talk("[0] step")
+        assert "Solver.relax" in await talk("[0] next")
+        assert await step_at(talk, "[0] reverse-continue", f"main at {CALL}") == "[0] = 2"
+        assert await step_at(talk, "[0] reverse-continue", f"main at {CALL}") == "[0] = 1"
         await talk("delete")
-        await talk(f"break {_CALL}")
-        assert await step_at(talk, "[0] reverse-continue", f"main at {_CALL}") == "[0] = 0"
-        assert await step_at(talk, "continue", f"main at {_CALL}") == "[0] = 1"
+        await talk(f"[0] break {CALL}")
+        assert await step_at(talk, "[0] reverse-continue", f"main at {CALL}") == "[0] = 0"
+        assert await step_at(talk, "continue", f"main at {CALL}") == "[0] = 1"
         # a step goes on from there, also in a process that was brought back
         second = await job.checkpoint()
-        assert "Solver.relax" in await talk("step")
+        assert "Solver.relax" in await talk("[0] step")
         await job.restart(second.number)
-        assert "Solver.relax" in await talk("step")
+        assert "Solver.relax" in await talk("[0] step")
         await job.restart(taken.number)
-        assert await step_at(talk, "continue", f"main at {_CALL}") == "[0] = 0"
+        assert await step_at(talk, "continue", f"main at {CALL}") == "[0] = 0"
         assert await run_to_end(job) == 0
     finally:
         await job.close()
@@ -82,12 +64,12 @@ async def test_there_and_back() -> None:
 async def test_back_by_lines() -> None:
     """The program as it runs, read backwards: over a call of MPI, out of a function that an
     exception has left, and to its caller."""
-    job = await Session.run(command(), name=JOB, settings=Settings(record=True))
+    job = await Session.run(command(WHEELS[0], 12), name=JOB, settings=Settings(record=True))
     try:
         talk = Talk(job)
         await talk("barrier MPI_Barrier")
         await talk("delete")
-        await talk(f"break {_at('last += 0')} if step == 1")
+        await talk(f"[0] break {at('last += 0')} if step == 1")
         await talk("continue")
         for kind, function, line in (
             ("next", "main", "except ValueError:"),
@@ -99,11 +81,11 @@ async def test_back_by_lines() -> None:
             ("next 2", "main", "last += 0"),
         ):
             said = await talk(f"[0] reverse-{kind}")
-            assert f"[0] {function} at {_at(line)}" in said, (kind, said)
+            assert f"[0] {function} at {at(line)}" in said, (kind, said)
         assert await talk("[0] pyprint step") == "[0] = 0"
         # and on from there
-        assert f"main at {_at('last += sum(halves(2))')}" in await talk("[0] next")
-        assert f"hit breakpoint 2: main at {_at('last += 0')}" in await talk("continue")
+        assert f"main at {at('last += sum(halves(2))')}" in await talk("[0] next")
+        assert f"hit breakpoint 2: main at {at('last += 0')}" in await talk("continue")
     finally:
         await job.close()
 
@@ -115,10 +97,10 @@ def state(pid: int) -> int:
 
 
 async def test_without_the_debugger_nothing_is_traced_any_more() -> None:
-    job = await Session.run(command(10**9), name=JOB, settings=Settings(record=False))
+    job = await Session.run(command(WHEELS[0], 10**9), name=JOB, settings=Settings(record=False))
     try:
         talk = Talk(job)
-        await talk(f"break {_CALL} if step == 3")
+        await talk(f"break {CALL} if step == 3")
         assert "hit breakpoint 1" in await talk("continue")
         pids = [each.pid for each in looks.shims()]
         assert [state(pid) for pid in pids] == [PYTHON_TRACING] * 2

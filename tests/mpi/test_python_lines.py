@@ -19,38 +19,32 @@ from crdebug.node import proc
 from crdebug.session import Session
 from harness import mpirun, plain
 from harness.jobs import JOB, Heard, run_to_end
-from harness.mpis import MPIS, Mpi
+from harness.mpis import Mpi
 from harness.programs import build
+from harness.solves import CALL, SOLVES, WHEELS, at, command, needs_mpi4py, number
 from harness.talk import Talk
 
-_SOLVES = Path(__file__).parents[1] / "programs" / "solves.py"
-_LINES = {line.strip(): number for number, line in enumerate(_SOLVES.read_text().splitlines(), 1)}
-_WHEELS = [mpi for mpi in MPIS if "mpi4py" in mpi.languages]
 each_wheel = pytest.mark.parametrize(
     "mpi",
     [
-        pytest.param(mpi, id=mpi.name, marks=() if mpi in _WHEELS[:1] else pytest.mark.sweep)
-        for mpi in _WHEELS
+        pytest.param(mpi, id=mpi.name, marks=() if mpi in WHEELS[:1] else pytest.mark.sweep)
+        for mpi in WHEELS
     ],
 )
-pytestmark = pytest.mark.skipif(not _WHEELS, reason="no mpi4py")
-
-
-def at(line: str) -> str:
-    return f"solves.py:{_LINES[line]}"
-
-
+pytestmark = needs_mpi4py
+LAST = at("last += sum(halves(2))")
 MINE, TOTAL = at("mine = self.value * 2 + step"), at("total = comm.allreduce(mine)")
-CALL, LAST = at("last = solver.relax(step)"), at("last += sum(halves(2))")
 
 
 @asynccontextmanager
 async def solving(
     mpi: Mpi, *arguments: object, record: bool = False, heard: Heard | None = None
 ) -> AsyncIterator[Talk]:
-    argv = [*mpi.launch(2), str(mpi.python), str(_SOLVES), *map(str, arguments)]
     job = await Session.run(
-        argv, name=JOB, settings=Settings(record=record), subscriber=heard or Heard()
+        command(mpi, *arguments),
+        name=JOB,
+        settings=Settings(record=record),
+        subscriber=heard or Heard(),
     )
     try:
         yield Talk(job)
@@ -61,23 +55,22 @@ async def solving(
 @each_wheel
 async def test_breakpoints_from_before_python_has_begun(mpi: Mpi) -> None:
     heard = Heard()
-    expected = mpirun.run([*mpi.launch(2), str(mpi.python), str(_SOLVES), "5"]).stdout
+    expected = mpirun.run(command(mpi, 5)).stdout
     async with solving(mpi, 5, heard=heard) as talk:
-        assert (
-            await talk(f"break {TOTAL} if step == 2")
-            == f"breakpoint 1 on [0-1]: {TOTAL} if step == 2"
-        )
-        assert await talk(f"tbreak {LAST}") == f"temporary breakpoint 2 on [0-1]: {LAST}"
+        only = "if rank == 1 and step == 2"  # the first rank that comes there stops the others
+        assert await talk(f"break {TOTAL} {only}") == f"breakpoint 1 on [0-1]: {TOTAL} {only}"
+        told = await talk(f"tbreak {LAST} if rank == 0")
+        assert told == f"temporary breakpoint 2 on [0-1]: {LAST} if rank == 0"
         said = await talk("continue")
-        assert f"ranks 0-1 hit breakpoint 2: main at {LAST}" in said, said
+        assert f"rank 0 hit breakpoint 2: main at {LAST}" in said, said
         assert "last += sum(halves(2))" in said
-        assert f"ranks 0-1 hit breakpoint 1: Solver.relax at {TOTAL}" in await talk("continue")
-        assert await talk("pyprint step") == "[0-1] = 2"
-        assert _rows(await talk("info breakpoints")) == [["1", "2"]]
-        await talk("condition 1 rank == 1 and step > 3")
+        assert f"rank 1 hit breakpoint 1: Solver.relax at {TOTAL}" in await talk("continue")
+        assert await talk("[1] pyprint step") == "[1] = 2"
+        assert _rows(await talk("info breakpoints")) == [["1", "1"]]
+        await talk("condition 1 rank == 0 and step > 3")
         said = await talk("continue")
-        assert f"rank 1 hit breakpoint 1: Solver.relax at {TOTAL}" in said, said
-        assert await talk("[1] pyprint step") == "[1] = 4"
+        assert f"rank 0 hit breakpoint 1: Solver.relax at {TOTAL}" in said, said
+        assert await talk("[0] pyprint step") == "[0] = 4"
         with pytest.raises(BadInput, match="no expression of Python's: invalid syntax"):
             await talk("condition 1 step >")
         await talk("condition 1 no_such_name")  # true, as for GDB
@@ -93,8 +86,7 @@ def _rows(table: str) -> list[list[str]]:
 @each_wheel
 async def test_steps(mpi: Mpi) -> None:
     async with solving(mpi, 9) as talk:
-        await talk(f"break {MINE}")
-        await talk("continue")
+        await talk(f"barrier {MINE}")
         for place in (
             f"Solver.relax at {TOTAL}",
             f"Solver.relax at {at('self.value = total / 3')}",
@@ -112,34 +104,36 @@ async def test_steps(mpi: Mpi) -> None:
         said = await talk("finish")
         assert "returned to main at" in said, said
         # a breakpoint ends a step
-        hit = f"ranks 0-1 hit breakpoint 1: Solver.relax at {MINE}"
-        assert any([hit in await talk("next") for _ in range(2)])
+        await talk(f"break {MINE}")
+        for rank in (0, 1):
+            hit = f"rank {rank} hit breakpoint 2: Solver.relax at {MINE}"
+            assert any([hit in await talk(f"[{rank}] next") for _ in range(2)])
         # without one
-        await talk("delete 1")
+        await talk("delete 2")
         assert f"[0-1] Solver.relax at {TOTAL}" in await talk("next")
-        assert "ranks 0-1 exited with status 0" in await talk("continue")
+        assert await run_to_end(talk.context.session) == 0
 
 
 async def test_it_can_be_set_while_python_runs() -> None:
-    async with solving(_WHEELS[0], 9, record=True) as talk:
+    async with solving(WHEELS[0], 9, record=True) as talk:
         await talk("barrier MPI_Barrier")
         await talk("delete")
-        await talk(f"break {CALL} if step == 7")
-        assert f"ranks 0-1 hit breakpoint 2: main at {CALL}" in await talk("continue")
-        assert await talk("pyprint step") == "[0-1] = 7"
+        await talk(f"break {CALL} if step == 7 and rank == 1")
+        assert f"rank 1 hit breakpoint 2: main at {CALL}" in await talk("continue")
+        assert await talk("[1] pyprint step") == "[1] = 7"
 
 
 async def test_a_line_without_code_is_that_which_follows() -> None:
-    async with solving(_WHEELS[0], 2) as talk:
-        without = f"{_SOLVES}:{_LINES['# no code here']}"
-        assert await talk(f"break {without}") == f"breakpoint 1 on [0-1]: {_SOLVES.parent}/{TOTAL}"
+    async with solving(WHEELS[0], 2) as talk:
+        without = f"{SOLVES}:{number('# no code here')}"
+        assert await talk(f"break {without}") == f"breakpoint 1 on [0-1]: {SOLVES.parent}/{TOTAL}"
         assert f"hit breakpoint 1: Solver.relax at {TOTAL}" in await talk("continue")
         with pytest.raises(BadInput, match=r"there is no code at line 999 of .*solves\.py"):
-            await talk(f"break {_SOLVES}:999")
+            await talk(f"break {SOLVES}:999")
 
 
 async def test_what_cannot_be_set() -> None:
-    async with solving(_WHEELS[0], 2) as talk:
+    async with solving(WHEELS[0], 2) as talk:
         with pytest.raises(BadInput, match="the condition is no expression of Python's"):
             await talk(f"break {CALL} if step = 3")
         with pytest.raises(BadInput, match="trace points are not for lines of Python"):
@@ -154,7 +148,7 @@ async def test_what_cannot_be_set() -> None:
 
 async def test_beside_a_trace_function_of_the_program_there_is_none() -> None:
     heard = Heard()
-    async with solving(_WHEELS[0], 9, "traced", record=True, heard=heard) as talk:
+    async with solving(WHEELS[0], 9, "traced", record=True, heard=heard) as talk:
         await talk("barrier MPI_Barrier")
         await talk(f"break {CALL}")
         assert "exited with status 0" in await talk("continue")
@@ -162,9 +156,7 @@ async def test_beside_a_trace_function_of_the_program_there_is_none() -> None:
 
 
 async def test_a_job_that_crdebug_did_not_start_needs_its_library_first(tmp_path: Path) -> None:
-    mpi = _WHEELS[0]
-    argv = [*mpi.launch(2), str(mpi.python), str(_SOLVES), str(10**9)]
-    with plain.started(argv, tmp_path / "output") as launcher:
+    with plain.started(command(WHEELS[0], 10**9), tmp_path / "output") as launcher:
         await Deadline(60).until(lambda: _python_ranks(launcher.pid) == 2, "both to run Python")
         job = await Session.attach(str(launcher.pid))
         try:
