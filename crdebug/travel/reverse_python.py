@@ -65,6 +65,8 @@ class Lines:
                 await self._to_line(focus, found, deepest)
             except StartOfHistory as start:
                 arrival = arrival.at_start(start.problem)
+            finally:  # also of an interrupted way
+                await count_lines(self._group[focus], 0, self._limit)
         return arrival
 
     async def _count(self, focus: int, end: End, deepest: int) -> int:
@@ -83,7 +85,6 @@ class Lines:
             await self._stops.again(focus, 1)
         finally:
             await own_breakpoints.delete_left(target, there, self._limit)
-        await self._counted(focus)
         self._reverse.forget()  # the rank has come here in another way than from the origin
         await to_level(target, 0, self._limit)
         target.stands(await target.location(self._limit))
