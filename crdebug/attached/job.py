@@ -16,6 +16,7 @@ from crdebug.attached.checkpoint import (
     load_herd,
     refused_operation,
 )
+from crdebug.attached.far_record import FarRecord
 from crdebug.attached.gdbs import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, Refused
@@ -45,7 +46,8 @@ from crdebug.node import proc, signals
 
 
 class AttendedJob:
-    """The incarnation of a job that a group of debuggers is attached to.
+    """The incarnation of a job that a group of debuggers is attached to. far: the record of a job
+    over hosts, if there is one.
 
     Until `close`, it owns the relay of the job's output and the socket for requests of other
     crdebugs.
@@ -57,8 +59,10 @@ class AttendedJob:
         incarnation: Incarnation,
         settings: Settings,
         tell: Callable[[Event], None],
+        far: FarRecord | None = None,
     ) -> None:
         self.group = group
+        self.far = far
         self.incarnation = incarnation
         self.settings = settings
         self._tell = tell
@@ -124,6 +128,8 @@ class AttendedJob:
             self.output_told = self._relay.told
             self.end_told = self._relay.ended is not None
             self._relay = None
+        if self.far is not None:
+            self.far.close()
         self.directory.forget_if_over()
 
     @property
@@ -309,15 +315,16 @@ class AttendedJob:
             # All ranks are stopped by now, except those that a GDB let go when it died.
             with contextlib.suppress(CrdebugError):
                 await self.revive()
-                error.hint = "another gdb stopped the rank where it is now"
+                if not self.record.hosts:
+                    error.hint = "another gdb stopped the rank where it is now"
             raise
         finally:
             self._follow_programs()
             self.catch_up()
 
     async def revive(self) -> None:
-        """Start another GDB for each rank whose GDB died. It stops the rank at its present
-        place."""
+        """Start another GDB for each rank whose GDB died, if it is on this host. It stops the rank
+        at its present place."""
 
         async def one(rank: int) -> None:
             hold = hold_of(self.holds, rank)
@@ -328,7 +335,7 @@ class AttendedJob:
             await attach_gdb(self.group, rank, hold.pid, self._launch, self._tell)
 
         dead = self.group.in_state(TargetState.DEAD)
-        if self.alive and dead:
+        if self.alive and dead and not self.record.hosts:
             done = await asyncio.gather(*map(one, dead), return_exceptions=True)
             raise_first(done)
 

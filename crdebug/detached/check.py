@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from crdebug.acquire import source_lines
@@ -10,6 +10,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.job import clocks
+from crdebug.job.call_lines import SECONDS, CallLines, CallLinesHere
 from crdebug.job.directory import RECORDS, JobDirectory, has_ended, is_alive
 from crdebug.job.ranks_there import await_ranks
 from crdebug.native.matcher.library import Library
@@ -18,8 +19,6 @@ from crdebug.node import memory, proc
 from crdebug.timeline.check import Record, check
 from crdebug.timeline.findings import Finding, merged, report, sites_of
 from crdebug.timeline.recorded import Recorded
-
-_LINES = 20.0  # seconds that addr2line may take for big programs
 
 
 async def checked(job: str, settings: Settings) -> str:
@@ -53,9 +52,18 @@ async def checked(job: str, settings: Settings) -> str:
             if place.is_dir():
                 return await of_logs([*place.iterdir()], library, over=True)
         raise has_ended(directory)
+    if state.hosts:
+        from crdebug.detached.over_hosts import record_there
+
+        async with record_there(directory, state, settings) as far:
+            return await of_logs(
+                [*far.directory.iterdir()], library, places=far, ranks=len(far.clocks)
+            )
     there = await await_ranks(directory, state, Deadline(settings.launch))
     pids = {each.rank: each.pid for each in clocks.find(there.holds, state.layer)}
-    return await of_logs([*clocks.logs(run).iterdir()], library, pids=pids)
+    return await of_logs(
+        [*clocks.logs(run).iterdir()], library, places=CallLinesHere(pids), ranks=len(pids)
+    )
 
 
 async def of_logs(
@@ -63,36 +71,35 @@ async def of_logs(
     library: Library,
     *,
     over: bool = False,
-    pids: Mapping[int, int] | None = None,
+    places: CallLines | None = None,
+    ranks: int = 0,
 ) -> str:
-    """The same of logs. files: all of their directory. over: the job has ended. pids: by rank, of
-    the processes while they are there. Raises NotAvailable if all logs are damaged, Refused if they
-    are too long for this machine."""
+    """The same of logs. files: all of their directory. over: the job has ended. places: of the
+    calls, while the processes are there. ranks: how many there are, if no log says it. Raises
+    NotAvailable if all logs are damaged, Refused if they are too long for this machine."""
     recorded = Recorded(library)
     damaged = recorded.read_sound(files, memory.available() // 2)
     if damaged and not recorded.logs:
         raise damaged[0]
-    size = max((log.world for log in recorded.logs.values()), default=len(pids or ()))
+    size = max((log.world for log in recorded.logs.values()), default=ranks)
     record = Record.of(recorded.matching, recorded.logs, size, over=over)
     found = check(record)
-    lines = await _lines(found, files, pids)
+    lines = await _lines(found, files, places)
     caveats = [*map(str, damaged), *record.caveats()]
     return report(merged(found, lambda *site: lines.get(site, "")), caveats)
 
 
 async def _lines(
-    found: Sequence[Finding], files: Sequence[Path], pids: Mapping[int, int] | None
+    found: Sequence[Finding], files: Sequence[Path], places: CallLines | None
 ) -> dict[tuple[int, int], str]:
     """By rank and return address."""
     sites = sites_of(found)
-    if pids is None:
+    if places is None:
         texts = {
             int(each.stem): each.read_bytes().decode(errors="surrogateescape")
             for each in files
             if each.suffix == ".maps" and each.stem.isdigit()
         }
         maps = {rank: proc.parse_maps(text) for rank, text in texts.items()}
-        return await source_lines.lines(sites, Deadline(_LINES), maps)
-    wanted = {each: (pids[each[0]], each[1]) for each in sites if each[0] in pids}
-    told = await source_lines.lines(wanted.values(), Deadline(_LINES))
-    return {each: told.get(address, "") for each, address in wanted.items()}
+        return await source_lines.lines(sites, Deadline(SECONDS), maps)
+    return await places.of(sites)

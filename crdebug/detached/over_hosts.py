@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from crdebug.attached.far_record import FarRecord
+from crdebug.base.errors import NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.hosts import ssh
 from crdebug.hosts.launch import OverHosts
-from crdebug.job.directory import JobRecord
+from crdebug.job.directory import JobDirectory, JobRecord
 
 
 async def release_there(record: JobRecord, settings: Settings) -> tuple[str, ...]:
@@ -16,3 +23,21 @@ async def release_there(record: JobRecord, settings: Settings) -> tuple[str, ...
         return tuple(f"rank {rank} let go" for rank in await agents.let_begin(record.shim))
     finally:
         await agents.close()
+
+
+@contextlib.asynccontextmanager
+async def record_there(
+    directory: JobDirectory, record: JobRecord, settings: Settings
+) -> AsyncIterator[FarRecord]:
+    """The record of the job as it is now. Nothing is stopped for it. Raises NotAvailable."""
+    agents = OverHosts(record.hosts, record.mark, settings, None, ssh.starter(settings))
+    with tempfile.TemporaryDirectory() as place:
+        try:
+            found = await agents.ranks_now(directory, record)
+            far = agents.records(found, record, Path(place))
+            if far is None:
+                raise NotAvailable(f"job '{directory.name}' does not record its MPI calls")
+            await far.refresh()
+            yield far
+        finally:
+            await agents.close()

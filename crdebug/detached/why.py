@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError, DeadlineExpired, NotAvailable
+from crdebug.base.errors import CrdebugError, NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.job import clocks
-from crdebug.job.clocks import RankClock
+from crdebug.job.call_lines import CallLines, CallLinesHere
+from crdebug.job.clocks import ClockView, RankClock
 from crdebug.job.directory import JobDirectory, has_ended, is_alive
 from crdebug.job.ranks_there import await_ranks
 from crdebug.job.sight import Look, look, sight, without_record
@@ -21,7 +23,8 @@ from crdebug.node import memory, proc
 from crdebug.timeline.recorded import Recorded
 from crdebug.timeline.verdict import Standing, Verdict, judge
 
-_WHILE, _WORKS = 1.5, 0.05  # seconds: of waiting for ranks that may go on; of their own work in it
+# seconds: of waiting for ranks that may go on; of their own work in it; between two looks
+_WHILE, _WORKS, _PAUSE = 1.5, 0.05, 0.02
 
 
 async def why(job: str, settings: Settings) -> list[str]:
@@ -40,6 +43,14 @@ async def why(job: str, settings: Settings) -> list[str]:
             hint=f"'crdebug attach {job}', then 'why-blocked' asks their stacks",
         )
     library = await load(settings.compiler)
+    if record.hosts:
+        from crdebug.detached.over_hosts import record_there
+
+        async with record_there(directory, record, settings) as far:
+            files = far.directory  # its ranks may all end meanwhile
+            return await _told(
+                far.clocks, library, lambda: clocks.in_directory(files), far, far.refresh
+            )
     there = await await_ranks(directory, record, Deadline(settings.launch))
     found = clocks.find(there.holds, record.layer)
     run = directory.run(record.incarnation)
@@ -50,6 +61,21 @@ async def told(
     found: Sequence[RankClock], library: Library, logs: Callable[[], Iterable[Path]]
 ) -> list[str]:
     """The same of ranks that have these clocks. logs: where they are."""
+
+    async def look_at_them() -> None:
+        """They are looked at when they are asked."""
+
+    places = CallLinesHere({each.rank: each.pid for each in found})
+    return await _told(found, library, logs, places, look_at_them)
+
+
+async def _told(
+    found: Sequence[ClockView],
+    library: Library,
+    logs: Callable[[], Iterable[Path]],
+    places: CallLines,
+    refresh: Callable[[], Awaitable[None]],
+) -> list[str]:
     size = _size(found)
     recorded = Recorded(library)
 
@@ -62,27 +88,30 @@ async def told(
             return [f"the record cannot be used: {error}"]
         return [f"what it did before is not known: {error}" for error in damaged]
 
-    def see(
+    async def see(
         seconds: Mapping[int, float], still: frozenset[int]
     ) -> tuple[Verdict, dict[int, Standing], dict[int, Look], list[str]]:
-        before, problems = look(found, debugged=False), read()
+        await refresh()
+        before = look(found, debugged=False)
+        await refresh()
+        problems = read()
+        await refresh()
         after = look(found, debugged=False)
         known = recorded.logs, recorded.matching
         scene, standings = sight(before, after, *known, size, seconds, still)
         return judge(scene, standings), standings, after, problems
 
-    verdict, standings, seen, problems = see({}, frozenset())
+    verdict, standings, seen, problems = await see({}, frozenset())
     doubtful = verdict.perhaps - verdict.proved
     if doubtful:
-        pids = {each.rank: each.pid for each in found if each.rank in doubtful}
-        still = await _those_that_stay(pids, seen, lambda: look(found, debugged=False))
-        verdict, standings, seen, problems = see({}, still)
-    pids = {each.rank: each.pid for each in found}
-    said = await in_words(verdict, standings, pids, recorded.logs)
+        those = {each.rank: each for each in found if each.rank in doubtful}
+        still = await _those_that_stay(those, seen, refresh)
+        verdict, standings, seen, problems = await see({}, still)
+    said = await in_words(verdict, standings, places, recorded.logs)
     return [*said, *(problems or without_record(seen, recorded.logs))]
 
 
-def _size(found: Sequence[RankClock]) -> int:
+def _size(found: Sequence[ClockView]) -> int:
     """Of the world, as the first rank says that can be asked."""
     for each in found:
         with contextlib.suppress(CrdebugError, OSError):
@@ -91,39 +120,31 @@ def _size(found: Sequence[RankClock]) -> int:
 
 
 async def _those_that_stay(
-    pids: Mapping[int, int], seen: Mapping[int, Look], again: Callable[[], Mapping[int, Look]]
+    ranks: Mapping[int, ClockView],
+    seen: Mapping[int, Look],
+    refresh: Callable[[], Awaitable[None]],
 ) -> frozenset[int]:
     """Those of the ranks that are still in the same call after they have worked for a moment (MPIs
     wait by looking again and again), or have slept all the time."""
-    ticks = {rank: _worked(pid) for rank, pid in pids.items()}
-    hertz = proc.ticks_a_second()
-
-    def all_have_worked() -> bool:
-        return all(_worked(pid) - ticks[rank] >= _WORKS * hertz for rank, pid in pids.items())
-
-    with contextlib.suppress(DeadlineExpired):
-        await Deadline(_WHILE).until(all_have_worked, "ranks to work")
-    now = again()
-    idle = {rank for rank, pid in pids.items() if _worked(pid) - ticks[rank] < _WORKS * hertz}
+    ticks = {rank: _worked(each) for rank, each in ranks.items()}
+    least, limit = _WORKS * proc.ticks_a_second(), Deadline(_WHILE)
+    while limit.left and any(_worked(each) - ticks[rank] < least for rank, each in ranks.items()):
+        await asyncio.sleep(_PAUSE)
+        await refresh()
+    now = look(ranks.values(), debugged=False)
+    idle = {rank for rank, each in ranks.items() if _worked(each) - ticks[rank] < least}
 
     def clock(looks: Mapping[int, Look], rank: int) -> object:
         found = looks[rank].clock
         return found and (found.now, found.doing)
 
-    same = {rank for rank in pids if clock(seen, rank) == clock(now, rank) is not None}
-    return frozenset(rank for rank in same if rank not in idle or _sleeps(pids[rank]))
+    same = {rank for rank in ranks if clock(seen, rank) == clock(now, rank) is not None}
+    # One that has not slept, and not worked, may only have had no processor.
+    return frozenset(rank for rank in same if rank not in idle or ranks[rank].sleeps)
 
 
-def _sleeps(pid: int) -> bool:
-    """One that has not slept, and not worked, may only have had no processor."""
+def _worked(clock: ClockView) -> int:
     try:
-        return all(thread.state in "SD" for thread in proc.threads(pid))
-    except ProcessLookupError:
-        return False
-
-
-def _worked(pid: int) -> int:
-    try:
-        return proc.processor_time(pid)
+        return clock.worked()
     except ProcessLookupError:
         return 1 << 62  # it will not work any more

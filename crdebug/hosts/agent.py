@@ -11,7 +11,9 @@ import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
+from crdebug.acquire import source_lines
 from crdebug.acquire.discovery import rank_in, ranks_of_daemon
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.attached.gdbs import attach_group, clear_code
@@ -32,6 +34,7 @@ from crdebug.hosts.messages import (
     Classes,
     Do,
     Find,
+    FindLines,
     Gather,
     Greeting,
     Hello,
@@ -39,7 +42,9 @@ from crdebug.hosts.messages import (
     Mirror,
     Ping,
     Prepare,
+    Prepared,
     Probe,
+    ReadRecord,
     Request,
     Says,
     SetGate,
@@ -49,7 +54,9 @@ from crdebug.hosts.messages import (
 from crdebug.hosts.wire import IsLost, Stream, Wire
 from crdebug.job import gathering, over_hosts
 from crdebug.job.holds import refuse_traced
+from crdebug.job.record_here import RecordHere
 from crdebug.native.build import build
+from crdebug.native.recorder.build import build_layer
 from crdebug.node import owners, probes, proc
 
 # The verbs of a target that may be asked for; all of Target's that do something.
@@ -75,6 +82,8 @@ class Agent:
         self._shown: dict[int, Mirror] = {}
         self._greeted = False
         self._holding = ""  # the mark of a job whose new ranks wait here
+        self._starter = ""  # with which its files here are removed, once it has ended
+        self._record = RecordHere()
         self._patience = Settings().host_patience
 
     async def run(self) -> None:
@@ -84,7 +93,7 @@ class Agent:
             await self._wire.run()
         finally:
             watching.cancel()
-            self._end_holding()
+            await self._end_holding()
             if self._group is not None:
                 with contextlib.suppress(CrdebugError):
                     await self._group.close()
@@ -120,6 +129,10 @@ class Agent:
                 return None
             case LetBegin(mark=mark, shim=shim):
                 return await gathering.let_begin(mark, shim)
+            case ReadRecord(wanted=wanted):
+                return await asyncio.to_thread(self._record.answer, wanted)
+            case FindLines(sites=sites, seconds=seconds):
+                return await source_lines.lines(sites, Deadline(seconds))
             case Attach():
                 return await self._attach(request)
             case Ask():
@@ -128,23 +141,29 @@ class Agent:
                 return await self._do(request)
         raise BadInput("an agent cannot do this")
 
-    async def _prepare(self, request: Prepare) -> str:
-        native = await build(request.compiler, Deadline(Settings().launch))
-        over_hosts.begin_holding(request.mark)
-        self._holding = request.mark
-        return str(native.shim)
+    async def _prepare(self, request: Prepare) -> Prepared:
+        limit = Deadline(Settings().launch)
+        native = await build(request.compiler, limit)
+        layer = request.layer
+        if layer and not Path(layer).exists():
+            layer = str(await build_layer(request.mpicc, limit))
+        over_hosts.begin_holding(request.mark, records=bool(layer))
+        self._holding, self._starter = request.mark, str(native.starter)
+        return Prepared(str(native.shim), layer)
 
-    def _end_holding(self) -> None:
+    async def _end_holding(self) -> None:
+        """Ranks do not wait here any more; the job's files here end with its last rank here."""
         if self._holding:
-            over_hosts.forget(self._holding)
-            self._holding = ""
+            mark, self._holding = self._holding, ""
+            with contextlib.suppress(CrdebugError):
+                await over_hosts.sweep_after(self._starter, mark)
 
     # ---- attaching ----------------------------------------------------------------------------
 
     async def _attach(self, request: Attach) -> object:
         if self._group is not None:
             raise Refused("this agent has its ranks already")
-        self._end_holding()
+        await self._end_holding()
         self._patience = request.settings.host_patience
         entries = request.entries
         for entry in entries:

@@ -128,6 +128,10 @@ class Agents:
             await self._nodes[host].greet(deadline)
         return self._nodes[host]
 
+    def of(self, host: str) -> RemoteNode:
+        """The agent of a host that has ranks."""
+        return self._nodes[host]
+
     async def close(self) -> None:
         """End all of them, which lets their ranks go."""
         await _close(self._nodes.values(), self._settings)

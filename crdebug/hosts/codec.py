@@ -32,7 +32,7 @@ from crdebug.debugger import (
 )
 from crdebug.gdbscripts import wire
 from crdebug.hosts import messages
-from crdebug.job import gathering
+from crdebug.job import gathering, mirrored_logs, record_here
 from crdebug.mi import records
 from crdebug.node import criu_program, probes
 
@@ -40,6 +40,7 @@ _MODULES: tuple[ModuleType, ...] = (
     *(answers, errors, events, ranks, settings),
     *(arrays, question, rank_commands, scalars, target, threads, traces, variables),
     *(daemons, gathering, messages, mpir, records, wire),
+    *(mirrored_logs, record_here),
     *(criu_program, probes),
 )
 _DEEPEST = 64  # lists in lists

@@ -17,7 +17,7 @@ def build() -> str:
     """A hash of the modules whose classes and functions messages name."""
     top = Path(base.__file__).parent.parent
     told = hashlib.sha256()
-    for package in ("base", "debugger", "hosts", "mi", "node", "acquire", "job"):
+    for package in ("base", "debugger", "hosts", "mi", "node", "acquire", "job", "native/recorder"):
         for each in sorted((top / package).glob("*.py")):
             told.update(each.name.encode() + b"\0" + each.read_bytes())
     return told.hexdigest()[:16]

@@ -13,6 +13,7 @@ from pathlib import Path
 
 from crdebug.acquire.discovery import FoundJob
 from crdebug.acquire.mpir import ProcDesc, is_here
+from crdebug.attached.far_record import FarRecord, HostRecord, ThisHost
 from crdebug.attached.gdbs import SetGate
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable
@@ -25,10 +26,12 @@ from crdebug.hosts.starting import Start
 from crdebug.job import gathering, over_hosts
 from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.gathering import Gathered
+from crdebug.job.launch import layer_for
 from crdebug.job.over_hosts import Named, Spread
 from crdebug.job.ranks_there import why_ended
 from crdebug.job.starter_events import starter_events
 from crdebug.native.build import build
+from crdebug.native.recorder.build import mpicc_of
 from crdebug.node import bare, programs
 from crdebug.node.launchers import NAMES
 from crdebug.node.probes import mpi_family
@@ -100,20 +103,39 @@ class OverHosts:
     def _away(self) -> list[str]:
         return [host for host in self._hosts if not _is_here(host)]
 
-    async def prepare(self) -> None:
-        """Make ranks that begin on other hosts wait for their debuggers. Raises NotAvailable."""
+    async def prepare(self, launcher: str) -> None:
+        """Make ranks that begin on other hosts wait for their debuggers, and record their MPI calls
+        where that is possible. launcher: of which MPI they are. Raises NotAvailable."""
         self._shim = str((await build(self._settings.compiler, self._limit)).shim)
+        layer = str(await layer_for(launcher, self._settings.record, self._limit) or "")
+        mpicc = (mpicc_of(launcher) or "") if layer else ""
 
         async def one(host: str) -> None:
-            path = await (await self._agents.on(host)).prepare(self._mark)
-            if path != self._shim:
-                raise NotAvailable(
-                    f"{host} has crdebug's part for the ranks in another place: {path}, here it is "
-                    f"{self._shim}",
-                    hint="$CRDEBUG_CACHE and the C compiler must be the same on all hosts",
-                )
+            there = await (await self._agents.on(host)).prepare(self._mark, layer, mpicc)
+            for path, own in ((there.shim, self._shim), (there.layer, layer)):
+                if path != own:
+                    raise NotAvailable(
+                        f"{host} has crdebug's part for the ranks in another place: {path}, here "
+                        f"it is {own}",
+                        hint="$CRDEBUG_CACHE, the C compiler and the MPI must be the same on all "
+                        "hosts",
+                    )
 
         await gather_all(map(one, self._away))
+
+    def records(self, found: FoundJob, record: JobRecord, run: Path) -> FarRecord | None:
+        """Of these ranks, of a group that `attach` has made; None if nothing is recorded."""
+        if not record.layer:
+            return None
+        pids: dict[str, dict[int, int]] = {}
+        for entry in found.everywhere:
+            pids.setdefault(entry.host, {})[entry.rank] = entry.pid
+        hosts: dict[str, HostRecord] = {
+            host: self._agents.of(host) for host in pids if host != self._here
+        }
+        hosts[self._here] = ThisHost()
+        logs = over_hosts.logs_of(self._mark)
+        return FarRecord(hosts, pids, record.layer, logs, run)
 
     @property
     def _limit(self) -> Deadline:

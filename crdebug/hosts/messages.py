@@ -14,6 +14,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.question import Question
 from crdebug.debugger.target import Notice, TargetState
+from crdebug.job.record_here import Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,13 +128,25 @@ class Probe:
 @dataclass(frozen=True, slots=True)
 class Prepare:
     """Ranks of a new job over hosts are about to begin there: make them wait for their debuggers.
-    The answer is the path of the shim there.
+    The answer is Prepared.
 
     mark: the job's, see node.bare.  compiler: the user's.
+    layer: of the library that records MPI calls, which should be at this path; "" if none is to.
+    mpicc: with this it can be compiled, if it is not.
     """
 
     mark: str
     compiler: str
+    layer: str
+    mpicc: str
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """The paths of crdebug's parts for the ranks there. layer: as in Prepare."""
+
+    shim: str
+    layer: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,7 +179,37 @@ class LetBegin:
     shim: str
 
 
-Request = Hello | Find | Attach | Ask | Do | Ping | Probe | Prepare | Gather | SetGate | LetBegin
+@dataclass(frozen=True, slots=True)
+class ReadRecord:
+    """The clocks and logs of ranks there. The answer is RecordNow of job.record_here."""
+
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class FindLines:
+    """The source lines of calls of MPI there. The answer is a mapping of these sites, each a PID
+    and a return address, to lines."""
+
+    sites: tuple[tuple[int, int], ...]
+    seconds: float
+
+
+Request = (
+    Hello
+    | Find
+    | Attach
+    | Ask
+    | Do
+    | Ping
+    | Probe
+    | Prepare
+    | Gather
+    | SetGate
+    | LetBegin
+    | ReadRecord
+    | FindLines
+)
 
 
 # ---- what an agent sends unasked ----------------------------------------------------------------

@@ -22,6 +22,7 @@ from crdebug.hosts.messages import (
     Attach,
     Classes,
     Find,
+    FindLines,
     Gather,
     Greeting,
     LetBegin,
@@ -30,7 +31,9 @@ from crdebug.hosts.messages import (
     Mirror,
     Ping,
     Prepare,
+    Prepared,
     Probe,
+    ReadRecord,
     Request,
     Says,
     SetGate,
@@ -38,7 +41,9 @@ from crdebug.hosts.messages import (
     by_rank,
 )
 from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
+from crdebug.job.call_lines import SECONDS
 from crdebug.job.gathering import Gathered
+from crdebug.job.record_here import RecordNow, Wanted
 from crdebug.node.probes import Machine
 
 if TYPE_CHECKING:
@@ -109,10 +114,19 @@ class RemoteNode:
         request = Probe(self._settings.gdb, self._settings.compiler)
         return cast(Machine, await self.call(request, self._settings.attach))
 
-    async def prepare(self, mark: str) -> str:
-        """Make new ranks of a job over hosts wait there; returns the shim's path there."""
-        request = Prepare(mark, self._settings.compiler)
-        return cast(str, await self.call(request, self._settings.launch))
+    async def prepare(self, mark: str, layer: str, mpicc: str) -> Prepared:
+        """Make new ranks of a job over hosts wait there. layer, mpicc: see messages.Prepare."""
+        request = Prepare(mark, self._settings.compiler, layer, mpicc)
+        return cast(Prepared, await self.call(request, self._settings.launch))
+
+    async def record(self, wanted: Wanted) -> RecordNow:
+        """The clocks and logs of ranks there."""
+        return cast(RecordNow, await self.call(ReadRecord(wanted), self._settings.command))
+
+    async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
+        """The lines of calls of MPI there, each a PID and a return address."""
+        request = FindLines(sites, SECONDS)
+        return cast(dict[tuple[int, int], str], await self.call(request, SECONDS))
 
     async def gather(self, mark: str, shim: str) -> Gathered:
         """The ranks of a job over hosts that have begun there."""

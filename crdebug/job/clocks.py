@@ -16,6 +16,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
+from typing import Protocol
 
 from crdebug.acquire.symbols import find_symbols
 from crdebug.base.errors import NotAvailable, Refused
@@ -46,6 +47,41 @@ _ADDRESS = struct.Struct("<Q")
 _MOST_REQUESTS = 1 << 20
 
 
+class ClockView(Protocol):
+    """What can be read of a rank's clock and process, wherever the rank is."""
+
+    @property
+    def rank(self) -> int: ...
+
+    def read(self) -> Clock:
+        """Raises ProcessLookupError when the rank is gone, or has become another program."""
+        ...
+
+    def requests(self) -> tuple[Request, ...]:
+        """The requests that the program holds, in the order of being made. It must stand still.
+        Raises ProcessLookupError like `read`, NotAvailable if they cannot be followed."""
+        ...
+
+    @property
+    def is_zombie(self) -> bool:
+        """Has it ended, and nobody has waited for it?"""
+        ...
+
+    @property
+    def stopped_by(self) -> str:
+        """What has stopped it: "by a signal", "by a debugger", or ""."""
+        ...
+
+    @property
+    def sleeps(self) -> bool:
+        """Do all its threads sleep?"""
+        ...
+
+    def worked(self) -> int:
+        """Its processor time, in clock ticks. Raises ProcessLookupError."""
+        ...
+
+
 @dataclass(frozen=True, slots=True)
 class RankClock:
     """A rank's clock, with its address. hold: the address of the function that holds the rank."""
@@ -56,37 +92,63 @@ class RankClock:
     hold: int
 
     def read(self) -> Clock:
-        """Raises ProcessLookupError when the rank is gone, or has become another program."""
+        return Clock.parse(self.data())
+
+    def data(self) -> bytes:
+        """The bytes of it. Raises like `read`."""
         try:
             data = proc.read_memory(self.pid, self.address, layout.SIZE)
         except OSError as error:
             raise self._what_it_means(error) from None
         if len(data) < layout.SIZE:  # a process that ends has its memory no longer
             raise self._what_it_means(ProcessLookupError())
-        return Clock.parse(data)
+        return data
+
+    @property
+    def is_zombie(self) -> bool:
+        return proc.is_zombie(self.pid)
+
+    @property
+    def stopped_by(self) -> str:
+        try:
+            (first, *_) = proc.threads(self.pid)
+        except (ProcessLookupError, ValueError):
+            return ""
+        return {"T": "by a signal", "t": "by a debugger"}.get(first.state, "")
+
+    @property
+    def sleeps(self) -> bool:
+        try:
+            return all(thread.state in "SD" for thread in proc.threads(self.pid))
+        except ProcessLookupError:
+            return False
+
+    def worked(self) -> int:
+        return proc.processor_time(self.pid)
 
     def set_stop(self, stop: Instant) -> None:
         """Make the rank hold before its clock moves on from this value."""
         self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
 
     def requests(self) -> tuple[Request, ...]:
-        """The requests that the program holds, in the order of being made. It must stand still.
-        Raises ProcessLookupError like `read`, NotAvailable if they cannot be followed."""
+        return in_order(self.held_requests())
+
+    def held_requests(self) -> tuple[bytes, ...]:
+        """The bytes of each request that the program holds. Raises like `requests`."""
         try:
-            return tuple(sorted(self._requests(), key=lambda each: each.tick))
+            return tuple(self._requests())
         except OSError as error:
             raise self._what_it_means(error) from None
 
-    def _requests(self) -> Iterator[Request]:
+    def _requests(self) -> Iterator[bytes]:
         (table,) = _ADDRESS.unpack(self._memory(self.address + layout.REQUESTS_OFFSET, 8))
         left = _MOST_REQUESTS
         for (at,) in _ADDRESS.iter_unpack(
             self._memory(table, 8 * layout.BUCKETS) if table else b""
         ):
             while at:
-                request = Request.parse(self._memory(at, layout.REQUEST.size))
-                yield request
-                at, left = request.following, left - 1
+                yield (data := self._memory(at, layout.REQUEST.size))
+                at, left = Request.parse(data).following, left - 1
                 if not left:
                     raise NotAvailable(
                         f"rank {self.rank} holds more than {_MOST_REQUESTS} requests"
@@ -138,19 +200,10 @@ class RankClock:
 
     def _what_it_means(self, error: OSError) -> OSError:
         if isinstance(error, ProcessLookupError):
-            ranks = RankSet.of([self.rank])
-            return RankGone(
-                "it has ended",
-                ranks=ranks,
-                hint="'restart N' goes to a checkpoint from before that",
-            )
+            return gone(self.rank)
         if error.errno != errno.EIO:  # nothing is mapped there
             return error
-        return AnotherProgram(
-            "it becomes another program there, and crdebug cannot go back past that",
-            ranks=RankSet.of([self.rank]),
-            hint="'restart N' goes back to a checkpoint",
-        )
+        return another_program(self.rank)
 
 
 class RankGone(Refused, ProcessLookupError):
@@ -161,19 +214,44 @@ class AnotherProgram(RankGone):
     """The rank's process exists, but has become another program (execve(2))."""
 
 
+def gone(rank: int) -> RankGone:
+    hint = "'restart N' goes to a checkpoint from before that"
+    return RankGone("it has ended", ranks=RankSet.of([rank]), hint=hint)
+
+
+def another_program(rank: int) -> AnotherProgram:
+    return AnotherProgram(
+        "it becomes another program there, and crdebug cannot go back past that",
+        ranks=RankSet.of([rank]),
+        hint="'restart N' goes back to a checkpoint",
+    )
+
+
+def in_order(requests: Iterable[bytes]) -> tuple[Request, ...]:
+    """Requests from their bytes, in the order of being made."""
+    return tuple(sorted(map(Request.parse, requests), key=lambda each: each.tick))
+
+
 def find(holds: Iterable[Hold], layer: str) -> tuple[RankClock, ...]:
     """The clocks of these ranks; none if their MPI calls are not counted (no layer). A rank that is
     gone has one, too; reading that raises an error."""
     found = []
     for hold in holds if layer else ():
-        names = (layout.SYMBOL, layout.HOLD_FUNCTION)
         try:
-            symbols = find_symbols(hold.pid, names, in_file=lambda path: path == layer)
+            clock = find_one(hold.rank, hold.pid, layer)
         except ProcessLookupError:
-            symbols = dict.fromkeys(names, 0)
-        if len(symbols) == len(names):
-            found.append(RankClock(hold.rank, hold.pid, *(symbols[name] for name in names)))
+            clock = RankClock(hold.rank, hold.pid, 0, 0)
+        found += [clock] if clock is not None else []
     return tuple(found)
+
+
+def find_one(rank: int, pid: int, layer: str) -> RankClock | None:
+    """The clock of one rank; None if its MPI calls are not counted. Raises ProcessLookupError."""
+    names = (layout.SYMBOL, layout.HOLD_FUNCTION)
+    symbols = find_symbols(pid, names, in_file=lambda path: path == layer)
+    if len(symbols) < len(names):
+        return None
+    return RankClock(rank, pid, *(symbols[name] for name in names))
 
 
 def held(holds: Iterable[Hold], layer: str) -> RankSet:
@@ -238,8 +316,13 @@ def of_ranks(run: Path) -> Iterator[Path]:
     """The logs. (The directory also has a file with the calls that are kept of a dropped part.)
 
     Raises FileNotFoundError, when the first is asked for, if the job is not recorded."""
+    yield from in_directory(logs(run))
+
+
+def in_directory(directory: Path) -> Iterator[Path]:
+    """The same of a directory of logs."""
     # From Python 3.13 on, iterdir() looks at once.
-    yield from (path for path in logs(run).iterdir() if path.name.isdigit())
+    yield from (path for path in directory.iterdir() if path.name.isdigit())
 
 
 def cut(clock: RankClock, log: Path, library: Library) -> None:

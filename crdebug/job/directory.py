@@ -353,7 +353,7 @@ class JobDirectory:
         with contextlib.suppress(OSError, CrdebugError):
             record = self.read()
             logs = self.run(record.incarnation) / "time"
-            if record.layer and not logs.is_dir():
+            if record.layer and not logs.is_dir() and not record.hosts:
                 return  # kept already, by a crdebug that was killed before it forgot the job
             shutil.rmtree(place, ignore_errors=True)
             if not logs.is_dir() or _allocated(logs) > RECORDS:

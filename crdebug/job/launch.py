@@ -48,10 +48,6 @@ async def launch(
     given = given or Given()
     if not argv:
         raise BadInput("there is no command to run", hint="crdebug run -- mpirun -n 4 PROGRAM")
-    if spread is not None and settings.record:
-        raise NotAvailable(
-            "MPI calls of a job over several hosts cannot be recorded", hint="leave --record out"
-        )
     signal = settings.signal or layout.DEFAULT_SIGNAL
     signal_names.require_usable(signal)
     if Path(argv[0]).name == "srun" and spread is None:
@@ -72,10 +68,10 @@ async def launch(
     sweep_ended_jobs()
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
+    layer = await layer_for(argv[0], settings.record, deadline)
     if spread is not None:
-        layer, no_container = None, WHY_NO_CONTAINER
+        no_container = WHY_NO_CONTAINER
     else:
-        layer = await _layer_for(argv, settings.record, deadline)
         no_container = await bare.why_no_container(native.starter, deadline)
     _require_tracing(contained=not no_container)
     labelled = settings.label_output
@@ -99,11 +95,11 @@ async def launch(
             used = [native.starter, native.shim, native.stepper, *([layer] if layer else [])]
             kept = native_parts.keep(directory, used)
             await standard_input.begin_with(run, source, more=given.more)
-            if layer is not None:
+            if layer is not None and spread is None:
                 clocks.make_room(run)
             form: tuple[str, ...] = ()
             if spread is not None:
-                form, added, launched = _over_hosts(spread, run, added, launched)
+                form, added, launched = _over_hosts(spread, run, added, launched, recorded)
             elif no_container:
                 form, added = _bare(environment, run, added)
             record = JobRecord(
@@ -170,11 +166,11 @@ def _bare(
 
 
 def _over_hosts(
-    spread: Spread, run: Path, added: Mapping[str, str], argv: Sequence[str]
+    spread: Spread, run: Path, added: Mapping[str, str], argv: Sequence[str], records: bool
 ) -> tuple[tuple[str, ...], dict[str, str], Sequence[str]]:
     """The same for a job over hosts, whose MPI has its files where it wants; and the launcher's
     command line."""
-    place = over_hosts.begin_holding(spread.mark)
+    place = over_hosts.begin_holding(spread.mark, records=records)
     added = {**added, **over_hosts.variables(spread.mark)}
     argv = over_hosts.command(argv, spread, added)
     return ("--bare", str(place)), {**added, bare.DIRECTORY: str(run)}, argv
@@ -208,20 +204,20 @@ def _refuse_static(argv: Sequence[str], place: Path) -> None:
             )
 
 
-async def _layer_for(argv: Sequence[str], wanted: bool | None, deadline: Deadline) -> Path | None:
+async def layer_for(launcher: str, wanted: bool | None, deadline: Deadline) -> Path | None:
     """The library that records MPI calls, for the launcher's MPI; None if it is not wanted.
 
     Raises NotAvailable if recording was requested (wanted is True) but is impossible.
     """
     if wanted is False:
         return None
-    compiler = mpicc_of(argv[0])
+    compiler = mpicc_of(launcher) if Path(launcher).name != "srun" else None  # it is no MPI's
     if compiler is not None:
         return await build_layer(compiler, deadline)
     if wanted is None:
         return None
     raise NotAvailable(
-        f"MPI calls cannot be recorded: there is no mpicc that belongs to '{argv[0]}'",
+        f"MPI calls cannot be recorded: there is no mpicc that belongs to '{launcher}'",
         hint="install the MPI's development package, or run with --no-record",
     )
 

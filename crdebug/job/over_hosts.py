@@ -7,20 +7,24 @@ allocation that we run in. Open MPI: mpirun(1), "Specifying host nodes". MPICH: 
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, NotAvailable
-from crdebug.node import bare
+from crdebug.node import bare, programs
 
+_SWEEPER = 10.0  # seconds for it to begin
 _HOLD = "hold"  # in the job's scratch directory on each host: new ranks wait while it is there
 WHY_NO_CONTAINER = "it runs over several hosts"
 # What ranks on other hosts must have in their environment.
-_FORWARDED = ("LD_PRELOAD", bare.MARK, bare.OVER_HOSTS, "CRDEBUG_SIGNAL", "LSAN_OPTIONS")
+_FORWARDED = (
+    *("LD_PRELOAD", bare.MARK, bare.OVER_HOSTS, bare.LOGS, "CRDEBUG_SIGNAL"),
+    *("LSAN_OPTIONS", "PYTHONHASHSEED"),
+)
 # The launchers' own options, by family.
 _HOST_OPTIONS = {
     "Open MPI": ("--host", "-host", "-H"),
@@ -169,7 +173,11 @@ def command(argv: Sequence[str], spread: Spread, added: Mapping[str, str]) -> li
 
 def variables(mark: str) -> dict[str, str]:
     """What the processes of such a job have in their environment."""
-    return {bare.MARK: mark, bare.OVER_HOSTS: str(bare.scratch_of(mark) / _HOLD)}
+    return {
+        bare.MARK: mark,
+        bare.OVER_HOSTS: str(bare.scratch_of(mark) / _HOLD),
+        bare.LOGS: str(logs_of(mark)),
+    }
 
 
 def _options(argv: Sequence[str], is_program: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
@@ -228,11 +236,18 @@ def _names(words: Iterable[str]) -> tuple[str, ...]:
 # ---- on each host --------------------------------------------------------------------------------
 
 
-def begin_holding(mark: str) -> Path:
-    """From now on, ranks of the job that begin on this host wait for a debugger. Returns the job's
-    scratch directory here. Raises NotAvailable."""
+def logs_of(mark: str) -> Path:
+    """The directory of the ranks' logs, on each host."""
+    return bare.scratch_of(mark) / "time"
+
+
+def begin_holding(mark: str, *, records: bool) -> Path:
+    """From now on, ranks of the job that begin on this host wait for a debugger. records: and
+    record their MPI calls. Returns the job's scratch directory here. Raises NotAvailable."""
     place = bare.make_scratch(mark)
     (place / _HOLD).touch(mode=0o600)
+    if records:
+        logs_of(mark).mkdir(mode=0o700)
     return place
 
 
@@ -241,8 +256,9 @@ def end_holding(mark: str) -> None:
     (bare.scratch_of(mark) / _HOLD).unlink(missing_ok=True)
 
 
-def forget(mark: str) -> None:
-    """Remove what `begin_holding` has made."""
+async def sweep_after(starter: str, mark: str) -> None:
+    """The same, and have a process of its own remove what `begin_holding` has made, once no process
+    of the job is left on this host. Raises NotAvailable."""
     end_holding(mark)
-    with contextlib.suppress(OSError):
-        bare.scratch_of(mark).rmdir()
+    words = [starter, "--sweep", mark, str(bare.scratch_of(mark))]
+    await programs.run(words, Deadline(_SWEEPER), "the job's files to be watched")

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from crdebug.base.errors import CrdebugError, NotAvailable
 from crdebug.base.instant import Instant
 from crdebug.base.ranks import RankSet
-from crdebug.job.clocks import AnotherProgram, RankClock
+from crdebug.job.clocks import AnotherProgram, ClockView
 from crdebug.native.recorder.clock import Clock
-from crdebug.node import proc
 from crdebug.timeline.asked import Asked, Way, asked
 from crdebug.timeline.calls import Call
 from crdebug.timeline.log import RankLog
@@ -35,12 +34,12 @@ class Look:
     ended: bool = False
 
 
-def look(clocks: Iterable[RankClock], *, debugged: bool) -> dict[int, Look]:
+def look(clocks: Iterable[ClockView], *, debugged: bool) -> dict[int, Look]:
     """By rank. debugged: the ranks stand because a debugger of ours has stopped them."""
     return {clock.rank: _one(clock, debugged) for clock in clocks}
 
 
-def _one(clock: RankClock, debugged: bool) -> Look:
+def _one(clock: ClockView, debugged: bool) -> Look:
     try:
         found = clock.read()
     except AnotherProgram as error:
@@ -51,17 +50,9 @@ def _one(clock: RankClock, debugged: bool) -> Look:
         return Look(None, error)
     except OSError as error:
         return Look(None, NotAvailable(f"its clock cannot be read: {error.strerror}"))
-    if proc.is_zombie(clock.pid):
+    if clock.is_zombie:
         return Look(None, ended=True)
-    return Look(found, stopped="" if debugged else _stopped(clock.pid))
-
-
-def _stopped(pid: int) -> str:
-    try:
-        (first, *_) = proc.threads(pid)
-    except (ProcessLookupError, ValueError):
-        return ""
-    return {"T": "by a signal", "t": "by a debugger"}.get(first.state, "")
+    return Look(found, stopped="" if debugged else clock.stopped_by)
 
 
 def sight(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdebug.base.errors import NotAvailable
+from crdebug.base.errors import NotAvailable, Refused
 from crdebug.job.directory import JobRecord
 
 _LEFT = "going back in time needs none: 'goto', 'last' and the reverse commands use snapshots"
@@ -13,9 +13,10 @@ def at_the_start(record: JobRecord) -> str:
     if record.container != "none":
         return ""
     if record.hosts:
+        calls = "" if record.layer else ", and its MPI calls are not recorded"
         return (
-            f"this job may use {', '.join(record.hosts)}: its MPI calls are not recorded, and it "
-            "does not go back in time; checkpoints are of jobs on one host"
+            f"this job may use {', '.join(record.hosts)}: it does not go back in time{calls}; "
+            "checkpoints are of jobs on one host"
         )
     return (
         f"this job has no container, because {record.no_container}: it goes back in time by "
@@ -32,3 +33,8 @@ def require_container(record: JobRecord, what: str) -> None:
             f"cannot {what}: the job has no container, because {record.no_container}",
             hint=_LEFT if not record.hosts else None,
         )
+
+
+def no_way_back_over_hosts() -> Refused:
+    """The error for a way back in a job over hosts."""
+    return Refused("there is no way back in time: the job runs over several hosts")

@@ -35,7 +35,7 @@ class Checking(Why):
 
         Raises NotAvailable if the job is not recorded.
         """
-        record = self._record()
+        record = await self._record()
         return await self._told(check(record), ranks, record.caveats())
 
     async def races(self, ranks: RankSet) -> str:
@@ -71,7 +71,7 @@ class Checking(Why):
 
     async def _races(self, ranks: RankSet) -> tuple[list[Race], list[Merged]]:
         """All of them, and those that concern these ranks as they are shown."""
-        record = self._record()
+        record = await self._record()
         if not record.whole:
             raise NotAvailable(
                 "the record does not have all calls from the beginning of the job",
@@ -85,11 +85,11 @@ class Checking(Why):
 
         Raises NotAvailable if the job is not recorded.
         """
-        recorded = self._recorded()
+        recorded = await self._recorded(requests=True)
         matching, logs = recorded.matching(), recorded.logs()
         calls = {rank: log.calls for rank, log in logs.items()}
         held = {}
-        for clock in recorded.clocks():
+        for clock in recorded.views():
             if clock.rank in ranks and clock.rank in logs:
                 with contextlib.suppress(ProcessLookupError):
                     held[clock.rank] = clock.requests()
@@ -101,25 +101,26 @@ class Checking(Why):
 
         Raises NotAvailable if the job is not recorded.
         """
-        recorded = self._recorded()
+        recorded = await self._recorded()
         matching, logs = recorded.matching(), recorded.logs()
         places = {rank: log.records for rank, log in logs.items()}
-        for clock in recorded.clocks():
+        for clock in recorded.views():
             with contextlib.suppress(ProcessLookupError):
                 places[clock.rank] = clock.read().cursor
         return tuple(communicators(matching, logs, places, recorded.cut()))
 
-    def _record(self) -> Record:
-        recorded = self._recorded()
+    async def _record(self) -> Record:
+        recorded = await self._recorded()
         return Record.of(recorded.matching(), recorded.logs(), len(self.ranks))
 
-    def _recorded(self) -> RecordedJob:
+    async def _recorded(self, *, requests: bool = False) -> RecordedJob:
         past = self.history
         if past is None or not past.recorded:
             raise NotAvailable(
                 "the MPI calls of this job are not recorded",
                 hint="'crdebug run' records them where the MPI's mpicc is there",
             )
+        await past.refresh(requests=requests)
         return past.traveller.recorded
 
     async def _told(

@@ -97,7 +97,7 @@ class Core:
 
     @property
     def over_hosts(self) -> bool:
-        """Did crdebug start it over several hosts? Such a job is not recorded."""
+        """Did crdebug start it over several hosts? There is no way back in time in such a job."""
         return self._attended is not None and bool(self._attended.record.hosts)
 
     @property

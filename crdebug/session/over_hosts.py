@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from crdebug.attached.far_record import FarRecord
 from crdebug.attached.gdbs import SetGate, to_main
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import Event
@@ -23,23 +24,29 @@ Launched = Awaitable[tuple[JobDirectory, JobRecord]]
 
 
 async def run(
-    launch: Callable[[], Launched], spread: Spread, settings: Settings, subscriber: Subscriber
-) -> tuple[TargetGroup, Incarnation, dict[int, SetGate]]:
-    """Start a job; returns the debuggers of its ranks, which are held before main, the job, and the
-    ranks' gates.
+    launch: Callable[[], Launched],
+    launcher: str,
+    spread: Spread,
+    settings: Settings,
+    subscriber: Subscriber,
+) -> tuple[TargetGroup, Incarnation, FarRecord | None, dict[int, SetGate]]:
+    """Start a job; returns the debuggers of its ranks, which are held before main, the job, its
+    record, and the ranks' gates.
 
-    launch: starts the launcher. Raises NotAvailable, and the launcher's last words if it ends
-    early; then nothing of the job is left.
+    launch: starts the launcher, of this name. Raises NotAvailable, and the launcher's last words if
+    it ends early; then nothing of the job is left.
     """
     begin = ssh.starter(settings)
     agents = OverHosts(spread.hosts, spread.mark, settings, subscriber, begin)
     try:
-        await agents.prepare()
+        await agents.prepare(launcher)
         directory, record = await launch()
         try:
             found = await agents.all_ranks(directory, record)
             tell_phase(subscriber, "run", "attach")
             group = await agents.attach(found)
+            now = Incarnation(directory, record)
+            far = agents.records(found, record, now.run)
         except BaseException:
             await end(record, Deadline(settings.stop))
             directory.forget_if_over()
@@ -47,23 +54,25 @@ async def run(
     except BaseException:
         await agents.close()
         raise
-    return group, Incarnation(directory, record), agents.gates()
+    return group, now, far, agents.gates()
 
 
 async def attach(
     directory: JobDirectory, record: JobRecord, settings: Settings, subscriber: Subscriber
-) -> tuple[TargetGroup, Incarnation]:
-    """Debuggers for the ranks of a job that is there. Ranks that still wait before their main,
-    because an earlier crdebug has died, can go on from there. Raises NotAvailable."""
+) -> tuple[TargetGroup, Incarnation, FarRecord | None]:
+    """Debuggers for the ranks of a job that is there, and its record. Ranks that still wait before
+    their main, because an earlier crdebug has died, can go on from there. Raises NotAvailable."""
     begin = ssh.starter(settings)
     agents = OverHosts(record.hosts, record.mark, settings, subscriber, begin)
     try:
-        group = await agents.attach(await agents.ranks_now(directory, record))
+        found = await agents.ranks_now(directory, record)
+        group, now = await agents.attach(found), Incarnation(directory, record)
+        far = agents.records(found, record, now.run)
         await _open(agents.gates())
     except BaseException:
         await agents.close()
         raise
-    return group, Incarnation(directory, record)
+    return group, now, far
 
 
 async def let_begin(

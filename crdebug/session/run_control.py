@@ -93,7 +93,7 @@ class RunControl:
             await self._before_running(ranks)
             async with contextlib.AsyncExitStack() as around:
                 if self._history is not None:
-                    around.enter_context(self._history.forward())
+                    await around.enter_async_context(self._history.forward())
                 if self._job is not None:
                     await around.enter_async_context(self._job.running())
                 await self._arrive(ranks)
@@ -261,7 +261,7 @@ class RunControl:
     async def _follow(self, ranks: RankSet) -> None:
         """Note the stops of ranks that run independently, and report them."""
         history = self._history
-        with history.forward() if history is not None else contextlib.nullcontext():
+        async with history.forward() if history is not None else contextlib.nullcontext():
             await asyncio.gather(*map(self._follow_one, ranks))
 
     async def _follow_one(self, rank: int) -> None:

@@ -20,6 +20,7 @@ from crdebug.acquire.core_ranks import find_cores
 from crdebug.attached.adopt import adopt
 from crdebug.attached.by_pid import choose
 from crdebug.attached.cores import open_cores
+from crdebug.attached.far_record import FarRecord
 from crdebug.attached.gdbs import attach_group, gates_of, launch_group, to_main
 from crdebug.attached.job import AttendedJob
 from crdebug.base.deadline import Deadline
@@ -106,8 +107,10 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
             start = partial(
                 launch, argv, name=name, hold=True, settings=settings, given=given, spread=spread
             )
-            group, now, gates = await over_hosts.run(start, spread, settings, subscriber)
-            session = await cls._of_hosts(group, now, settings, subscriber)
+            group, now, far, gates = await over_hosts.run(
+                start, argv[0], spread, settings, subscriber
+            )
+            session = await cls._of_hosts(group, now, far, settings, subscriber)
             session._tell(JobSays(at_the_start(now.record)))
             try:
                 await over_hosts.let_begin(
@@ -172,8 +175,8 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
             raise attended_already(directory)
         if record.hosts:
             async with directory.lock_within("attach", Deadline(settings.stop)):
-                group, now = await over_hosts.attach(directory, record, settings, subscriber)
-                session = await cls._of_hosts(group, now, settings, subscriber)
+                group, now, far = await over_hosts.attach(directory, record, settings, subscriber)
+                session = await cls._of_hosts(group, now, far, settings, subscriber)
                 try:
                     await session._bring_points_back()
                 except BaseException:
@@ -225,15 +228,18 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         cls,
         group: TargetGroup,
         now: Incarnation,
+        far: FarRecord | None,
         settings: Settings,
         subscriber: Callable[[Event], None] | None,
     ) -> Session:
-        """Of a job over hosts: it has the job's output, input and end; there is no history, and no
-        part of a rank that crdebug could look at from here."""
+        """Of a job over hosts. far: its record, if there is one."""
         session = cls(group, now.directory.name, settings, subscriber)
-        session._attended = AttendedJob(group, now, settings, session._tell)
+        library = await load(settings.compiler)
+        attended = AttendedJob(group, now, settings, session._tell, far)
+        job = session._attend(attended, library)
         try:
-            await session._attended.open(session._requested, session._asked)
+            await past(session.history).refresh()
+            await job.open(session._requested, session._asked)
         except BaseException:
             session._over = True
             await session.close()

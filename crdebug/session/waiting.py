@@ -93,6 +93,8 @@ async def _watch(
             await asyncio.sleep(max(patience - quiet, _LOOK))
             continue
         pending = run.pending
+        if history is not None:
+            await history.refresh(logs=False)
         waiting = _inside_mpi(history, pending)
         others = group.in_state(TargetState.STOPPED)
         if not others or waiting != pending:
@@ -119,7 +121,7 @@ def _inside_mpi(history: History | None, ranks: RankSet) -> RankSet:
     if history is None or not history.recorded:
         return ranks
     inside = set()
-    for clock in history.traveller.recorded.clocks():
+    for clock in history.traveller.recorded.views():
         with contextlib.suppress(ProcessLookupError):
             if clock.read().now.inside:
                 inside.add(clock.rank)

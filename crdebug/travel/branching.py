@@ -76,6 +76,8 @@ class Branching:
 
     async def typed(self, line: str, answers: Answers[str]) -> None:
         """The user typed a line for ranks' GDBs, and they answered."""
+        if self._job.record.hosts:
+            return  # there are no ways back, and so no branches
         missing = all("No symbol" in str(error) for error in answers.errors.values())
         if not changes_state(line) or (missing and not answers.values):
             return

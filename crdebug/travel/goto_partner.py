@@ -205,7 +205,7 @@ class Partners:
         are in, too."""
         matching, cut = self._recorded.matching(), self._recorded.cut()
         sent, awaited = [*in_flight(matching, cut)], [*pending(matching, cut)]
-        now = under_way(self._recorded)
+        now = await under_way(self._recorded)
         sending = [(each.asked.site, found) for each in now if (found := each.message())]
         waiting = [(each.asked.site, going) for each in now if (going := each.receive())]
         return OnTheWay(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import replace
 from operator import gt
 
@@ -19,9 +19,8 @@ from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import half_back
-from crdebug.job.without_container import require_container
+from crdebug.job.without_container import no_way_back_over_hosts, require_container
 from crdebug.native.matcher.library import Library
-from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.timeline.predicate import parse
 from crdebug.timeline.text import Place
 from crdebug.travel.arrival import Arrival, joined
@@ -34,6 +33,7 @@ from crdebug.travel.goto_partner import Partner, Partners
 from crdebug.travel.last import Last
 from crdebug.travel.memory_snapshots import Stock
 from crdebug.travel.moment import Moment
+from crdebug.travel.notices import Notices
 from crdebug.travel.overview import Overview, Survey
 from crdebug.travel.replay import divergence, diverges
 from crdebug.travel.reverse_continue import Stops
@@ -90,7 +90,7 @@ class History:
         self._last = 0  # the rank for which the job stopped
         self._repeats_to: Cut = ()  # what the ranks write up to there, the user has seen
         self._rests = False  # the job has stopped, and nothing was done since; see `rest`
-        self._unrecorded: dict[int, Reason] = {}  # as the user was told
+        self._notices = Notices(self.traveller.recorded, tell)
 
     @property
     def recorded(self) -> bool:
@@ -98,20 +98,33 @@ class History:
         return bool(self._job.record.layer)
 
     @property
+    def goes_back(self) -> bool:
+        """Are there ways back in time?"""
+        return self.recorded and not self._job.record.hosts
+
+    @property
     def in_the_past(self) -> bool:
-        """Is any rank in the past? Not if the job is not recorded."""
-        return self.recorded and self.traveller.in_the_past
+        """Is any rank in the past? Not if there is no way there."""
+        return self.goes_back and self.traveller.in_the_past
+
+    async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
+        """See RecordedJob.refresh."""
+        if self.recorded:
+            with contextlib.suppress(OSError):
+                await self.traveller.recorded.refresh(logs=logs, requests=requests)
 
     # ---- while the user lets the job run ----------------------------------------------------
 
-    @contextlib.contextmanager
-    def forward(self) -> Iterator[None]:
+    @contextlib.asynccontextmanager
+    async def forward(self) -> AsyncIterator[None]:
         """Around every run that the user asks for. Call `stopped` with its end."""
-        self.traveller.release()
+        if self.goes_back:
+            self.traveller.release()
         before, start = self._place(), time.monotonic()
         beside = None
         if self.recorded and self._job.alive:
-            self._ends.hold()
+            if self.goes_back:
+                self._ends.hold()
             behind = self.traveller.position.is_behind(before)
             beside = asyncio.create_task(self._guard() if behind else self._read_on())
         self._pauses.goes_on()
@@ -120,12 +133,13 @@ class History:
             yield
         finally:
             self._pauses.stands()
-            self.stood.stands(self.traveller.recorded.clocks() if self.recorded else ())
             if beside is not None:
                 beside.cancel()
+            await self.refresh()
+            self.stood.stands(self.traveller.recorded.views() if self.recorded else ())
             now = self._place()
             if self.recorded:
-                self._tell_unrecorded()
+                self._notices.of_the_unrecorded()
                 self.traveller.arrived(now)
                 self.branching.arrived(now)
                 self._reverse.moved(now)
@@ -153,25 +167,11 @@ class History:
         while True:
             await asyncio.sleep(_READ_EVERY)
             with contextlib.suppress(CrdebugError, OSError):
-                self.stood.look(self.traveller.recorded.clocks())
+                await self.traveller.recorded.refresh(logs=False)
+                self.stood.look(self.traveller.recorded.views())
                 self.traveller.recorded.read(_READ_FOR)
-                self._tell_unrecorded()
+                self._notices.of_the_unrecorded()
                 await self._standstill.look()
-
-    def _tell_unrecorded(self) -> None:
-        """Report ranks whose record has ended, now: users would only notice when they go back."""
-        before, self._unrecorded = self._unrecorded, self.traveller.recorded.unrecorded()
-        new = [rank for rank in self._unrecorded if rank not in before]
-        for why in dict.fromkeys(self._unrecorded[rank] for rank in new):
-            ranks = RankSet.of(rank for rank in new if self._unrecorded[rank] is why)
-            tails = self.traveller.recorded.tails()
-            tick = min(tails[rank] for rank in ranks).tick
-            self._tell(
-                JobSays(
-                    f"{ranks.words}: MPI calls are not recorded any more since tick {tick}: "
-                    f"{why.sentence}; there is a way back only to what was recorded before"
-                )
-            )
 
     async def _guard(self) -> None:
         """Stop a job that runs in the past if it leaves its record: a rank that diverges is held,
@@ -202,7 +202,7 @@ class History:
         async with self._busy:
             await self.branching.before_running()
             self._expect_again()
-        if not (self.recorded and self.every and self._job.alive):
+        if not (self.goes_back and self.every and self._job.alive):
             return 0.0
         if not self.traveller.bases():
             await self._begin_history()
@@ -228,8 +228,8 @@ class History:
         """The job is about to run, and can be stopped meanwhile: if its history has not begun, then
         as soon as that is possible; and where it ends, unless it is to run to its end."""
         self.at_end = False
-        self._ends.last = self.recorded and self._job.has_no_checkpoints and not to_end
-        may = self.recorded and bool(self.every) and self._job.alive and not self._ends.given_up
+        self._ends.last = self.goes_back and self._job.has_no_checkpoints and not to_end
+        may = self.goes_back and bool(self.every) and self._job.alive and not self._ends.given_up
         self._ends.awaited = may and not self.traveller.bases() and self._ends.lies_ahead
 
     async def until_due(self, seconds: float) -> None:
@@ -278,7 +278,7 @@ class History:
         costs the run nothing. So there is a short way back from what runs on from here. Call it as
         often as you like: where one is near already it takes none, and none that may take long."""
         due, self._rests = self._rests, False
-        if not (due and self.recorded and self._job.alive and self.costs.budget):
+        if not (due and self.goes_back and self._job.alive and self.costs.budget):
             return
         group, near = self._job.group, self.traveller.near
         async with self._busy:
@@ -298,17 +298,9 @@ class History:
         self._pauses.over()
 
     def warn_of_open_epochs(self) -> None:
-        """Warn, before a checkpoint, of ranks inside an epoch of one-sided communication: no record
-        has the accesses that are on their way, and nobody can say whether they come again as they
-        came (Besta and Hoefler 2014, the rules "Gsync" and "Locks")."""
-        if self.recorded and self._job.alive and (ranks := self.traveller.recorded.in_epochs):
-            self._tell(
-                JobSays(
-                    f"{ranks.words}: an epoch of one-sided communication is open: accesses may be "
-                    "on their way, and what is repeated from this checkpoint may differ (but not "
-                    "after MPI_Win_fence, flush, unlock, complete, wait)"
-                )
-            )
+        """See Notices."""
+        if self.recorded and self._job.alive:
+            self._notices.of_open_epochs()
 
     async def take(self) -> None:
         """Take an automatic checkpoint of the job, which stands, or report why there is none."""
@@ -325,6 +317,8 @@ class History:
     async def _going(self) -> AsyncIterator[None]:
         """Around every way to another place. Raises Refused while ranks run. An interrupt ends it
         after the present part, and the error says where the job is then."""
+        if self._job.record.hosts:
+            raise no_way_back_over_hosts()
         async with self._busy:
             if running := self._job.group.running:
                 raise Refused(
@@ -364,7 +358,8 @@ class History:
         current = self.branching.current
         marks = [Place(name, at.cut) for name, at in self.marks.items() if at.branch == current]
         branches = tuple(self.branching.branches.known.values())
-        return self.survey.overview(focus, marks, bool(self.every), branches)
+        keeps = bool(self.every) and self.goes_back
+        return self.survey.overview(focus, marks, keeps, branches)
 
     async def stock(self) -> Stock:
         """The snapshots in memory, and what they have cost."""

@@ -87,7 +87,7 @@ class Survey:
         """The overview with all calls and messages, and the lines of the calls."""
         logs = overview.logs
         sites = {rank: log.sites for rank, log in self._traveller.recorded.logs().items()}
-        now = {each.asked.rank: each.call for each in under_way(self._traveller.recorded)}
+        now = {each.asked.rank: each.call for each in await under_way(self._traveller.recorded)}
         lines = {}
         for rank in logs:
             more = (now[rank].site,) if rank in now else ()

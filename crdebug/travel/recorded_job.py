@@ -15,8 +15,10 @@ from crdebug.base.errors import NotAvailable, Refused
 from crdebug.base.instant import BEGINNING, Cut, Instant, beginning
 from crdebug.base.ranks import RankSet
 from crdebug.job import clocks
-from crdebug.job.clocks import RankClock
+from crdebug.job.call_lines import CallLines, CallLinesHere
+from crdebug.job.clocks import ClockView, RankClock
 from crdebug.job.holds import Hold
+from crdebug.job.without_container import no_way_back_over_hosts
 from crdebug.native.matcher.library import Library
 from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.node import memory
@@ -42,14 +44,38 @@ class RecordedJob:
 
     # ---- where the ranks are --------------------------------------------------------------------
 
-    def clocks(self) -> tuple[RankClock, ...]:
-        """The ranks' clocks, by rank. Raises NotAvailable if the job is not recorded."""
-        record = self.job.record
-        if not record.layer:
+    def views(self) -> tuple[ClockView, ...]:
+        """What can be read of the ranks' clocks, by rank; of a job over hosts, as of the last
+        `refresh`. Raises NotAvailable if the job is not recorded."""
+        self._require_record()
+        return self.job.far.clocks if self.job.far is not None else self.clocks()
+
+    async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
+        """See how the ranks of a job over hosts are now; those of others are looked at when they
+        are asked for. For the arguments see FarRecord.refresh. Raises OSError."""
+        if self.job.far is not None:
+            await self.job.far.refresh(logs=logs, requests=requests)
+
+    def call_lines(self) -> CallLines:
+        """Asks the ranks that are there for the lines of their calls."""
+        if self.job.far is not None:
+            return self.job.far
+        return CallLinesHere({clock.rank: clock.pid for clock in self.clocks()})
+
+    def _require_record(self) -> None:
+        if not self.job.record.layer:
             raise NotAvailable(
                 "this job's MPI calls are not recorded: there is no way back but to a checkpoint",
                 hint="start it with 'crdebug run --record'",
             )
+
+    def clocks(self) -> tuple[RankClock, ...]:
+        """The ranks' clocks, by rank. Raises NotAvailable if the job is not recorded, or its ranks
+        are on other hosts."""
+        self._require_record()
+        record = self.job.record
+        if self.job.far is not None:
+            raise no_way_back_over_hosts()
         if self._holds is not self.job.holds:
             self._clocks = clocks.find(self.job.holds, record.layer)
             self._holds = self.job.holds
@@ -68,13 +94,13 @@ class RecordedJob:
 
     def cut(self) -> Cut:
         """Where the ranks are now; for a rank that has ended, where it was last."""
-        clocks = {clock.rank: clock for clock in self.clocks()}
+        views = {view.rank: view for view in self.views()}
         return tuple(
-            self._now(clocks[rank]) if rank in clocks else self._at_its_end(rank)
+            self._now(views[rank]) if rank in views else self._at_its_end(rank)
             for rank in self.job.group.ranks
         )
 
-    def _now(self, clock: RankClock) -> Instant:
+    def _now(self, clock: ClockView) -> Instant:
         try:
             state = clock.read()
         except ProcessLookupError:
@@ -89,7 +115,7 @@ class RecordedJob:
     def in_epochs(self) -> RankSet:
         """The ranks that are inside an epoch of one-sided communication."""
         found = []
-        for clock in self.clocks():
+        for clock in self.views():
             with contextlib.suppress(ProcessLookupError):
                 found += [clock.rank] if clock.read().open_epochs else []
         return RankSet.of(found)
@@ -110,7 +136,12 @@ class RecordedJob:
         return more
 
     def _log_files(self) -> Iterator[Path]:
-        return clocks.of_ranks(self.job.run_directory)
+        return clocks.in_directory(self._directory)
+
+    @property
+    def _directory(self) -> Path:
+        far = self.job.far
+        return far.directory if far is not None else clocks.logs(self.job.run_directory)
 
     def looked_at(self) -> Mapping[int, RankLog]:
         """The logs. Only their lengths are sure to be up to date."""
@@ -132,7 +163,7 @@ class RecordedJob:
     @property
     def beginning(self) -> Cut:
         """Where the record begins: what was before has been given up."""
-        kept = load(clocks.logs(self.job.run_directory)) if self.job.record.layer else None
+        kept = load(self._directory) if self.job.record.layer else None
         return kept.cut if kept else beginning(len(self.job.group.ranks))
 
     def tails(self) -> Cut:
@@ -160,7 +191,7 @@ class RecordedJob:
     def unrecorded(self) -> dict[int, Reason]:
         """The ranks that are not recorded where they are, or were last, and why."""
         found = {}
-        for clock in self.clocks():
+        for clock in self.views():
             with contextlib.suppress(ProcessLookupError):
                 found[clock.rank] = clock.read().refused
         if len(found) < len(self.job.group.ranks):  # some have ended: their logs say it

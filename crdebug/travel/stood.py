@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from crdebug.base.errors import CrdebugError
 from crdebug.base.instant import Instant
-from crdebug.job.clocks import RankClock
+from crdebug.job.clocks import ClockView
 from crdebug.node import proc
 
 _LONG, _WORK = 1.0, 0.05  # seconds: of run, and of the rank's own work in it
@@ -36,7 +36,7 @@ class Stood:
         """The job begins to run."""
         self._began = time.monotonic()
 
-    def stands(self, clocks: Iterable[RankClock]) -> None:
+    def stands(self, clocks: Iterable[ClockView]) -> None:
         """It has stopped."""
         with contextlib.suppress(CrdebugError):  # of a rank that has become another program
             self.look(clocks)
@@ -46,17 +46,17 @@ class Stood:
     def _so_far(self) -> float:
         return self._ran + (0.0 if self._began is None else time.monotonic() - self._began)
 
-    def look(self, clocks: Iterable[RankClock]) -> None:
+    def look(self, clocks: Iterable[ClockView]) -> None:
         """To be called a few times a second."""
         for clock in clocks:
             with contextlib.suppress(OSError):
                 now = clock.read().now
                 known = self._places.get(clock.rank)
                 if known is None or known.now != now:
-                    worked = proc.processor_time(clock.pid)
+                    worked = clock.worked()
                     self._places[clock.rank] = _Place(now, self._so_far, worked)
 
-    def seconds(self, clocks: Iterable[RankClock]) -> dict[int, float]:
+    def seconds(self, clocks: Iterable[ClockView]) -> dict[int, float]:
         """By rank, for how long it has been where it is."""
         return {rank: self._so_far - place.since for rank, place in self._same(clocks).items()}
 
@@ -67,19 +67,18 @@ class Stood:
         last = max((place.since for place in self._places.values()), default=self._so_far)
         return self._so_far - last, last
 
-    def still(self, clocks: Iterable[RankClock]) -> frozenset[int]:
+    def still(self, clocks: Iterable[ClockView]) -> frozenset[int]:
         """The ranks that have been where they are for long, and have worked there: an MPI that
         waits looks again and again, so they have had time to go on."""
         least = _WORK * proc.ticks_a_second()
-        found = {clock.rank: clock.pid for clock in clocks}
+        found = {clock.rank: clock for clock in clocks}
         return frozenset(
             rank
-            for rank, place in self._same(clocks).items()
-            if self._so_far - place.since >= _LONG
-            and proc.processor_time(found[rank]) - place.worked >= least
+            for rank, place in self._same(found.values()).items()
+            if self._so_far - place.since >= _LONG and found[rank].worked() - place.worked >= least
         )
 
-    def _same(self, clocks: Iterable[RankClock]) -> dict[int, _Place]:
+    def _same(self, clocks: Iterable[ClockView]) -> dict[int, _Place]:
         """The ranks that are where they were seen."""
         found = {}
         for clock in clocks:

@@ -66,7 +66,7 @@ PARTS = 5  # the starter, the shim, the stepper, the matcher, the one for GDBs
 
 async def test_all_parts_are_compiled_once(machine: Machine) -> None:
     native = await machine.build()
-    assert native.starter.read_text().endswith("starter.c\n")
+    assert native.starter.read_text().endswith("sweep.c\n")
     assert native.shim.read_text().endswith("-ldl\n")  # the last word of its command
     assert native.stepper.read_text().endswith("walk_wait.c\n")
     assert native.starter.parent == native.shim.parent == native.stepper.parent
@@ -151,8 +151,8 @@ async def test_a_compile_error_is_shown_with_its_command_and_tried_again(machine
         await machine.build()
     first, *rest = str(caught.value).splitlines()
     assert first.startswith(f"the native part does not compile: {machine.compiler} -Werror ")
-    assert shlex.split(first)[-1].endswith("starter.c")  # as one would type it
-    assert rest == [f"{building._HERE / 'starter' / 'starter.c'}:3:1: error: no way"]
+    assert shlex.split(first)[-1].endswith("sweep.c")  # as one would type it
+    assert rest == [f"{building._HERE / 'starter' / 'sweep.c'}:3:1: error: no way"]
     assert left_over(machine) == []
     (machine.home / "broken").unlink()
     native = await machine.build()

@@ -3,14 +3,18 @@ command line with which its ranks are held everywhere."""
 
 from __future__ import annotations
 
+import os
+import subprocess
 from pathlib import Path
 
 import pytest
 
+from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, NotAvailable
 from crdebug.job import over_hosts
 from crdebug.job.over_hosts import Named, Spread
-from crdebug.node import bare, slurm
+from crdebug.native.build import build
+from crdebug.node import bare
 
 OPEN_MPI, MPICH, SLURM = "Open MPI", "MPICH", "Slurm"
 PROGRAMS = ("./heat", "heat", "ssh", "env")
@@ -115,7 +119,7 @@ def test_the_command_line_gets_the_hosts_that_the_user_names(tmp_path: Path) -> 
 def test_open_mpi_is_told_for_each_program_what_its_ranks_need() -> None:
     argv = ["mpirun", "-n", "1", "a", ":", "-n", "1", "b"]
     added = over_hosts.variables("0" * 32)
-    names = ("LD_PRELOAD", bare.MARK, bare.OVER_HOSTS, "CRDEBUG_SIGNAL")
+    names = ("LD_PRELOAD", bare.MARK, bare.OVER_HOSTS, bare.LOGS, "CRDEBUG_SIGNAL")
     passed = [word for name in names for word in ("-x", name)]
     spread = Spread(("n1", "n2"), OPEN_MPI, Named(), "0" * 32)
     expected = ["mpirun", *passed, "-n", "1", "a", ":", *passed, "-n", "1", "b"]
@@ -124,22 +128,24 @@ def test_open_mpi_is_told_for_each_program_what_its_ranks_need() -> None:
     assert over_hosts.command(argv, others, added) == argv
 
 
-def test_ranks_wait_only_as_long_as_they_are_to(
+async def test_ranks_wait_only_as_long_as_they_are_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """And what a job has there stays as long as one of its processes."""
     monkeypatch.setattr(bare, "_PLACES", (tmp_path,))
     mark = bare.new_mark()
     hold = Path(over_hosts.variables(mark)[bare.OVER_HOSTS])
-    place = over_hosts.begin_holding(mark)
+    place = over_hosts.begin_holding(mark, records=True)
     assert hold.exists() and place.stat().st_mode & 0o777 == 0o700
-    over_hosts.end_holding(mark)
-    assert not hold.exists()
-    over_hosts.forget(mark)
-    assert not place.exists()
-
-
-def test_slurms_short_form_is_asked_for_only_if_it_is_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PATH", "/nowhere")
-    assert slurm.host_names("n1,x7") == ("n1", "x7")
-    with pytest.raises(NotAvailable, match=r"cannot tell which hosts n\[1-3\] are"):
-        slurm.host_names("n[1-3]")
+    assert over_hosts.logs_of(mark).is_dir()
+    native = await build("cc", Deadline(60))
+    process = subprocess.Popen(["sleep", "60"], env={**os.environ, bare.MARK: mark})
+    try:
+        await over_hosts.sweep_after(str(native.starter), mark)
+        assert not hold.exists()
+        (over_hosts.logs_of(mark) / "0").touch()
+        assert place.exists()
+    finally:
+        process.kill()
+        process.wait()
+    await Deadline(20).until(lambda: not place.exists(), "the job's files to be removed")

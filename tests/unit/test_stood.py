@@ -8,8 +8,7 @@ from typing import cast
 import pytest
 
 from crdebug.base.instant import Instant
-from crdebug.job.clocks import RankClock
-from crdebug.node import proc
+from crdebug.job.clocks import ClockView
 from crdebug.travel import stood
 from crdebug.travel.stood import Stood
 
@@ -20,7 +19,6 @@ class Ranks:
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.time, self.now = 100.0, [1, 1]
         patch.setattr(stood, "time", SimpleNamespace(monotonic=lambda: self.time))
-        patch.setattr(proc, "processor_time", lambda pid: 0)
         self.stood = Stood()
         self.stood.goes_on()
 
@@ -31,12 +29,12 @@ class Ranks:
         self.stood.look(self.clocks())
         return self.stood.quiet[0]
 
-    def clocks(self) -> list[RankClock]:
+    def clocks(self) -> list[ClockView]:
         def clock(rank: int) -> object:
             here = SimpleNamespace(now=Instant(self.now[rank]))
-            return SimpleNamespace(rank=rank, pid=rank, read=lambda: here)
+            return SimpleNamespace(rank=rank, worked=lambda: 0, read=lambda: here)
 
-        return [cast(RankClock, clock(rank)) for rank in range(2)]
+        return [cast(ClockView, clock(rank)) for rank in range(2)]
 
 
 @pytest.fixture

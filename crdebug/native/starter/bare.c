@@ -18,6 +18,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/prctl.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
@@ -69,19 +70,30 @@ static int remove_one(const char *path, const struct stat *details, int kind, st
     return 0;
 }
 
-/* Nobody's signals end it before its time, not even those of a terminal that goes away. */
-static _Noreturn void watch(pid_t starter, const char *scratch) {
+void remove_all(const char *directory) {
+    int file = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    if (file >= 0)
+        flock(file, LOCK_EX); /* crdebug/job/record_here.py has it while it reads there */
+    nftw(directory, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    if (file >= 0) close(file);
+}
+
+void stand_alone(void) {
     for (int i = 1; i < NSIG; i++)
         if (i != SIGCHLD) signal(i, SIG_IGN);
     int null = open("/dev/null", O_RDWR);
     for (int i = 0; i < 3; i++) dup2(null, i);
     syscall(SYS_close_range, 3u, ~0u, 0u);
+}
+
+static _Noreturn void watch(pid_t starter, const char *scratch) {
+    stand_alone();
     for (pid_t ended = 0; ended != starter;) {
         ended = waitpid(-1, NULL, __WALL);
         if (ended < 0 && errno == ECHILD) break;
     }
     end_descendants();
-    nftw(scratch, remove_one, 16, FTW_DEPTH | FTW_PHYS);
+    remove_all(scratch);
     _exit(0);
 }
 

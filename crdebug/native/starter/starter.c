@@ -389,6 +389,8 @@ int main(int count, char **arguments) {
     if (count > 1 && strcmp(arguments[1], "--front") == 0) return front(count - 2, arguments + 2);
     if (count > 1 && strcmp(arguments[1], "--enter") == 0) return enter(count - 2, arguments + 2);
     if (count == 2 && strcmp(arguments[1], "--try-container") == 0) return try_container();
+    if (count == 4 && strcmp(arguments[1], "--sweep") == 0)
+        return sweep(arguments[2], arguments[3]);
     parse(count, arguments);
     if (options.inside) {
         describe_job(options.job);

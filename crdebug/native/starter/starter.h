@@ -72,6 +72,17 @@ void tell(const char *format, ...);
  * watch over it. Returns an exit status, in the process that called it. */
 int keep_bare(int report, const char *scratch, void (*run)(void));
 
+/* Nobody's signals end this process before its time, not even those of a terminal that goes away, and
+ * it has no file of anybody's open. */
+void stand_alone(void);
+
+/* Removes a directory, with all that is in it, once nobody has it locked. */
+void remove_all(const char *directory);
+
+/* Leaves a process behind that removes a directory once no process on this host has this mark in its
+ * environment any more, see sweep.c. Returns an exit status. */
+int sweep(const char *mark, const char *directory);
+
 /* Makes a container, as far as can be told without a job, and ends it. Returns 0; or 1, after the
  * error's number and the step, as in "1 make namespaces", on the standard output. */
 int try_container(void);

@@ -1,0 +1,170 @@
+"""The record of a job over hosts, as crdebug last saw it: copies of its logs, and its clocks.
+
+Each host has its ranks' logs; nothing of them is read where it is written. `refresh` brings what
+is new from all hosts at once, so that everything else reads it as that of a job on this host.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+from typing import Protocol
+
+from crdebug.acquire import source_lines
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import CrdebugError
+from crdebug.job import clocks
+from crdebug.job.call_lines import SECONDS
+from crdebug.job.far_clocks import FarClock
+from crdebug.job.mirrored_logs import Copy, write_beside
+from crdebug.job.record_here import Is, RankSeen, RecordHere, RecordNow, Wanted
+from crdebug.node import owners
+
+
+class HostRecord(Protocol):
+    """A host that has ranks of the job."""
+
+    async def record(self, wanted: Wanted) -> RecordNow:
+        """See RecordHere.answer. Raises CrdebugError."""
+        ...
+
+    async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
+        """By PID and return address, see source_lines.lines. Raises CrdebugError."""
+        ...
+
+
+class ThisHost:
+    """The record of the ranks on crdebug's own host."""
+
+    def __init__(self) -> None:
+        self._here = RecordHere()
+
+    async def record(self, wanted: Wanted) -> RecordNow:
+        return await asyncio.to_thread(self._here.answer, wanted)
+
+    def close(self) -> None:
+        self._here.close()
+
+    async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
+        return await source_lines.lines(sites, Deadline(SECONDS))
+
+
+class FarRecord:
+    """hosts: of the ranks.  pids: of these, by host and rank.  layer: see Wanted.
+    there: the directory of the logs on each host.
+    run: the copies are in this directory. Once all ranks have ended, and the copies are whole, they
+    are where those of a job on one host are.
+    """
+
+    def __init__(
+        self,
+        hosts: Mapping[str, HostRecord],
+        pids: Mapping[str, Mapping[int, int]],
+        layer: str,
+        there: Path,
+        run: Path,
+    ) -> None:
+        self._hosts = hosts
+        self._pids = pids
+        self._layer = layer
+        self._there = there
+        self.directory = run / "far"
+        self._whole = clocks.logs(run)
+        self._where = {rank: host for host, ranks in pids.items() for rank in ranks}
+        self._clocks: dict[int, FarClock] = {}
+        self._copies: dict[int, Copy] = {}
+        self._complete: set[int] = set()  # ranks that have ended, and whose logs are here
+        self._busy = asyncio.Lock()
+        shutil.rmtree(self.directory, ignore_errors=True)
+        owners.make_private(self.directory)
+
+    def close(self) -> None:
+        """Remove the copies, unless they are whole: nobody knows what else the ranks do."""
+        for host in self._hosts.values():
+            if isinstance(host, ThisHost):  # the others' agents end
+                host.close()
+        if self.directory != self._whole:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    @property
+    def clocks(self) -> tuple[FarClock, ...]:
+        """Of the ranks whose MPI calls are counted, as of the last `refresh`."""
+        found = sorted(self._clocks.values(), key=lambda each: each.rank)
+        return tuple(each for each in found if each.seen.status is not Is.UNCOUNTED)
+
+    async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
+        """See how the ranks are now. logs: bring their logs up to date, too; those of ranks that
+        have ended are in any case.  requests: and the requests that they hold.
+
+        What a host does not tell is as it was, and its clocks cannot be read. Raises OSError if a
+        copy cannot be written.
+        """
+        async with self._busy:
+            await asyncio.gather(
+                *(self._ask(host, logs=logs, requests=requests) for host in self._pids)
+            )
+            if self._complete == self._where.keys() and self.directory != self._whole:
+                self.directory.rename(self._whole)
+                self.directory = self._whole
+                for rank in self._where:
+                    self._copies.pop(rank, None)
+
+    async def _ask(self, host: str, *, logs: bool, requests: bool) -> None:
+        ranks = {rank: pid for rank, pid in self._pids[host].items() if rank not in self._complete}
+        while ranks:
+            since = {rank: self._copy(rank).number for rank in ranks} if logs else None
+            wanted = Wanted(ranks, self._layer, str(self._there), since, requests)
+            try:
+                now = await self._hosts[host].record(wanted)
+            except CrdebugError as error:
+                self._is_silent(host, error)
+                return
+            for rank, seen in now.seen.items():
+                self._clocks.setdefault(rank, FarClock(rank, seen)).seen = seen
+            ended = {rank for rank, seen in now.seen.items() if seen.status is Is.ENDED}
+            for rank, news in now.news.items():
+                self._copy(rank).take(news)
+            write_beside(self.directory, now.beside)
+            if not now.more and (logs or not ended):
+                self._complete |= ended
+                return
+            logs = True
+
+    def _copy(self, rank: int) -> Copy:
+        return self._copies.setdefault(rank, Copy(self.directory / str(rank)))
+
+    def _is_silent(self, host: str, error: CrdebugError) -> None:
+        silent = RankSeen(Is.UNREADABLE, problem=error.problem)
+        for rank in self._pids[host]:
+            known = self._clocks.setdefault(rank, FarClock(rank, silent))
+            if known.seen.status is not Is.ENDED:
+                known.seen = silent
+
+    # ---- the lines of calls ---------------------------------------------------------------------
+
+    def knows(self, rank: int) -> bool:
+        """See CallLines."""
+        known = self._clocks.get(rank)
+        return known is not None and known.seen.status is Is.THERE
+
+    async def of(self, sites: Iterable[tuple[int, int]]) -> dict[tuple[int, int], str]:
+        """See CallLines."""
+        by_host: dict[str, dict[tuple[int, int], tuple[int, int]]] = {}
+        for rank, site in sites:
+            if self.knows(rank):
+                host = self._where[rank]
+                by_host.setdefault(host, {})[self._pids[host][rank], site] = rank, site
+
+        async def ask(host: str) -> dict[tuple[int, int], str]:
+            try:
+                found = await self._hosts[host].lines(tuple(by_host[host]))
+            except CrdebugError:
+                return {}
+            return {by_host[host][each]: line for each, line in found.items()}
+
+        found: dict[tuple[int, int], str] = {}
+        for part in await asyncio.gather(*map(ask, by_host)):
+            found |= part
+        return found

@@ -1,0 +1,181 @@
+"""MPI calls of a job over hosts are recorded on each host: why it hangs, what is wrong in it, and
+its messages, at the prompt and from the shell."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pexpect
+import pytest
+
+from harness import hosts, nobody, users
+from harness.hosts import Cluster
+from harness.mpis import MPIS
+
+pytestmark = nobody.needs_root
+
+RANKS = 4
+PROMPT = "(crdebug) "
+NAMES = [mpi.name for mpi in MPIS if mpi.name in hosts.LAUNCHERS]
+# In its container a job on one host has no other.
+_LINKS = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Cluster]:
+    """The ordinary user's, of two hosts."""
+    with users.clean_home() as home, hosts.cluster(2, home) as made:
+        yield made
+        found = [*Path("/proc", str(made.hosts[1].first), "root/dev/shm").glob("crdebug-*")]
+        assert not found, "a job has left files on a host"
+
+
+def crdebug(*words: object) -> list[object]:
+    return [sys.executable, "-m", "crdebug", *words]
+
+
+class Console:
+    """crdebug's prompt on the first host."""
+
+    def __init__(self, at: pexpect.spawn[str]) -> None:
+        self._at = at
+
+    def say(self, command: str) -> list[str]:
+        self._at.sendline(command)
+        return self._lines()
+
+    def _lines(self) -> list[str]:
+        self._at.expect_exact(PROMPT)
+        assert self._at.before is not None
+        return [line.rstrip() for line in self._at.before.splitlines()[1:] if line.strip()]
+
+    def continue_until(self, words: str) -> list[str]:
+        """Let the job run until this is said, and interrupt it."""
+        self._at.sendline("continue")
+        self._at.expect(words)
+        self._at.sendintr()
+        return self._lines()
+
+    def leave(self, command: str) -> None:
+        self._at.sendline(command)
+        while self._at.expect([pexpect.EOF, r"\(y or n\) "]):
+            self._at.sendline("y")
+
+
+@contextlib.contextmanager
+def running(
+    cluster: Cluster, mpi: str, name: str, program: str, *arguments: object
+) -> Iterator[Console]:
+    file = hosts.give(cluster, program, hosts.mpi(mpi))
+    words = hosts.LAUNCHERS[mpi](cluster, RANKS, file, *arguments)
+    one = cluster.hosts[0]
+    line = crdebug("run", "--name", name, "--", *words)
+    try:
+        with console(cluster, line) as at:
+            yield at
+    finally:
+        one.run(crdebug("kill", name))
+    hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "all processes of the job to end")
+
+
+def _jobs(cluster: Cluster) -> list[Path]:
+    root = Path("/proc", str(cluster.hosts[1].first), "root/dev/shm")
+    return [*root.glob("crdebug-*")]
+
+
+@contextlib.contextmanager
+def console(cluster: Cluster, words: list[object]) -> Iterator[Console]:
+    one = cluster.hosts[0]
+    command, *arguments = one.argv(words)
+    environment = {**one.environment, "TERM": "dumb", "NO_COLOR": "1"}
+    with pexpect.spawn(
+        command,
+        arguments,
+        env=environment,
+        timeout=60,
+        encoding="utf-8",
+        dimensions=(50, 200),
+    ) as at:
+        at.expect("job .*: ranks 0-3\r\n")
+        at.expect_exact(PROMPT)
+        yield Console(at)
+
+
+def is_told(lines: list[str], at: str = r"hangs\.c:\d+") -> None:
+    """Why `hangs --mode member` does."""
+    said = "\n".join(lines)
+    assert re.search(rf"^ *0-2 wait in MPI_Barrier \({at}\) for 3, since tick 8", said, re.M), said
+    assert re.search(rf"^ *3 waits in MPI_Recv from 0, tag 7 \({at}\), since", said, re.M), said
+    assert re.search(r"^ *0 → 3 → 0: a deadlock, whatever else happens$", said, re.M), said
+
+
+@pytest.mark.parametrize("mpi", NAMES)
+def test_why_it_hangs(cluster: Cluster, mpi: str) -> None:
+    one = cluster.hosts[0]
+    with running(cluster, mpi, "stuck", "hangs", "--mode", "member") as at:
+        at.say("set patience 2")
+        is_told(at.continue_until("no rank has come further"))
+        is_told(at.say("why-blocked"))
+        assert at.say("[3] why-blocked")[0].startswith("3 waits in MPI_Recv from 0")
+        (_, message) = at.say("info messages")
+        assert re.fullmatch(r"awaited +0 +3 \(tick 8\) +7 +world +receive at \S+:\d+", message)
+        *_, last = at.say("info timeline")
+        assert last.startswith("3 waits in MPI_Recv from 0, tag 7 (hangs.c:"), last
+        assert at.say("info comms")[1].split() == ["world", "0-3", "3"]
+        is_told(one.run(crdebug("why", "stuck")).expect().stdout.splitlines())
+        assert one.run(crdebug("check", "stuck")).expect().stdout.startswith("nothing wrong")
+        at.leave("detach")
+        is_told(one.run(crdebug("why", "stuck")).expect().stdout.splitlines())
+        with console(cluster, crdebug("attach", "stuck")) as again:
+            is_told(again.say("why-blocked"))
+            again.leave("quit")
+
+
+def test_the_requests_that_ranks_hold(cluster: Cluster) -> None:
+    with running(cluster, "Open MPI 4.1", "held", "hangs", "--mode", "waitall") as at:
+        at.say("set patience 1")
+        at.continue_until("no rank has come further")
+        held = "\n".join(at.say("info requests"))
+        assert re.search(r"\[0-3\] MPI_Irecv \(hangs\.c:\d+\) of tag 7: not sent", held), held
+        at.leave("quit")
+
+
+@pytest.mark.parametrize("mode", ["no_receive", "receive_not_completed"])
+def test_check_says_what_it_says_on_one_host(cluster: Cluster, mode: str) -> None:
+    """And from the shell, when the job has ended."""
+    mpi = hosts.mpi("Open MPI 4.1")
+    program = hosts.give(cluster, "wrong_messages", mpi)
+    script = Path(str(cluster.home), "script")
+    script.write_text("set stop-at-failure off\ncontinue\ncheck\n")
+    script.chmod(0o644)
+    alone = [mpi.tool("mpirun"), "-n", "3", "--oversubscribe", "--bind-to", "none"]
+    over_hosts = hosts.open_mpi(cluster, 3)
+    said = []
+    for words in (alone, over_hosts):
+        run = crdebug("run", "--batch", "--name", mode, "-x", script, "--", *words, program)
+        extra = dict.fromkeys(_LINKS, "lo") if words is alone else {}
+        ran = cluster.hosts[0].run([*run, "--mode", mode], seconds=120, extra=extra).expect().stdout
+        checked = cluster.hosts[0].run(crdebug("check", mode)).expect().stdout
+        at_the_prompt = ran.partition("(crdebug) check")[2]
+        said.append((at_the_prompt.replace("the job ended with status 0\n", ""), checked))
+    assert "wrong_messages.c:" in said[0][0] and "wrong_messages.c:" in said[0][1], said[0]
+    assert said[0] == said[1]
+
+
+def test_of_a_job_that_ended_without_crdebug_nothing_is_claimed(cluster: Cluster) -> None:
+    """Its last calls were recorded where nobody could read them any more."""
+    one = cluster.hosts[0]
+    with running(cluster, "Open MPI 4.1", "left", "gated") as at:
+        at.say("tbreak wait_here")
+        at.say("continue")
+        at.say("set var go = 1")
+        at.leave("detach")
+        hosts.until(
+            lambda: "left" not in one.run(crdebug("jobs")).stdout, hosts.PATIENCE, "the job to end"
+        )
+        ran = one.run(crdebug("check", "left"))
+        assert ran.status == 1 and "no record is kept of job 'left'" in ran.stderr, ran
