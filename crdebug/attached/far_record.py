@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -52,21 +52,23 @@ class ThisHost:
 
 
 class FarRecord:
-    """hosts: of the ranks.  pids: of these, by host and rank.  layer: see Wanted.
-    there: the directory of the logs on each host.
+    """at: gives what asks a host.  here: asks this one.  pids: of the ranks, by host and rank.
+    layer: see Wanted.  there: the directory of the logs on each host.
     run: the copies are in this directory. Once all ranks have ended, and the copies are whole, they
     are where those of a job on one host are.
     """
 
     def __init__(
         self,
-        hosts: Mapping[str, HostRecord],
+        at: Callable[[str], HostRecord],
+        here: ThisHost,
         pids: Mapping[str, Mapping[int, int]],
         layer: str,
         there: Path,
         run: Path,
     ) -> None:
-        self._hosts = hosts
+        self._at = at
+        self._here = here
         self._pids = pids
         self._layer = layer
         self._there = there
@@ -82,9 +84,7 @@ class FarRecord:
 
     def close(self) -> None:
         """Remove the copies, unless they are whole: nobody knows what else the ranks do."""
-        for host in self._hosts.values():
-            if isinstance(host, ThisHost):  # the others' agents end
-                host.close()
+        self._here.close()  # the others' agents end
         if self.directory != self._whole:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -117,7 +117,7 @@ class FarRecord:
             since = {rank: self._copy(rank).number for rank in ranks} if logs else None
             wanted = Wanted(ranks, self._layer, str(self._there), since, requests)
             try:
-                now = await self._hosts[host].record(wanted)
+                now = await self._at(host).record(wanted)
             except CrdebugError as error:
                 self._is_silent(host, error)
                 return
@@ -159,7 +159,7 @@ class FarRecord:
 
         async def ask(host: str) -> dict[tuple[int, int], str]:
             try:
-                found = await self._hosts[host].lines(tuple(by_host[host]))
+                found = await self._at(host).lines(tuple(by_host[host]))
             except CrdebugError:
                 return {}
             return {by_host[host][each]: line for each, line in found.items()}

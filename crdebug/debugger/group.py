@@ -111,6 +111,7 @@ class TargetGroup:
         self.nodes = tuple(nodes)
         self.table = BreakpointTable()
         self.on_death: Callable[[int, int], None] = lambda rank, pid: None
+        self.replacing: set[asyncio.Task[None]] = set()  # work on targets to be replaced
         self._targets: dict[int, Target] = {}
         self._run: GroupRun | None = None
         self._kept: dict[int, list[str]] = {}  # settings of each rank's GDB
@@ -256,8 +257,16 @@ class TargetGroup:
         )
         return tuple(each for each in self.table.all() if target.rank in each.problems)
 
+    async def whole(self) -> None:
+        """Wait for targets that are being replaced."""
+        if self.replacing:
+            await asyncio.gather(*self.replacing, return_exceptions=True)
+
     async def close(self, deadline: Deadline | None = None) -> None:
         """End every GDB. Tries all of them, then raises the first error."""
+        for task in self.replacing:
+            task.cancel()
+        await self.whole()
         limit = deadline or Deadline(self.settings.stop)
         outcomes = await asyncio.gather(
             *(each.close(limit) for each in self._targets.values()), return_exceptions=True

@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from pathlib import Path
 
 from crdebug.acquire import source_lines
@@ -18,7 +19,7 @@ from crdebug.acquire.discovery import rank_in, ranks_of_daemon
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.attached.gdbs import attach_group, clear_code
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import BadInput, CrdebugError, NotAvailable, Refused
+from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, NotAvailable, Refused
 from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
@@ -59,6 +60,7 @@ from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer
 from crdebug.node import owners, probes, proc
 
+_LETTING_GO = 5.0  # seconds
 # The verbs of a target that may be asked for; all of Target's that do something.
 VERBS = frozenset(
     (
@@ -166,6 +168,10 @@ class Agent:
         await self._end_holding()
         self._patience = request.settings.host_patience
         entries = request.entries
+        if request.again:
+            entries = await _left_behind(entries)
+            if not entries:
+                return ()
         for entry in entries:
             _require_rank(entry, request.users)
             refuse_traced(entry.pid, entry.rank)
@@ -244,6 +250,25 @@ class Agent:
         before = self._shown.get(target.rank)
         if (now := self._mirror(target)) != before:
             self._wire.send(now)
+
+
+async def _left_behind(entries: tuple[ProcDesc, ...]) -> tuple[ProcDesc, ...]:
+    """Those of the ranks of an agent that has ended which are there, once its GDBs have let them
+    go; without the breakpoints that these may have left. Raises Refused."""
+    limit = Deadline(_LETTING_GO)
+    found = []
+    for entry in entries:
+        with contextlib.suppress(ProcessLookupError, DeadlineExpired):
+            await limit.until(partial(_is_free, entry.pid), "another GDB to let it go")
+        if proc.is_alive(entry.pid):
+            refuse_traced(entry.pid, entry.rank)
+            clear_code(entry.rank, entry.pid)
+            found.append(entry)
+    return tuple(found)
+
+
+def _is_free(pid: int) -> bool:
+    return not any(thread.tracer for thread in proc.threads(pid))
 
 
 def _require_rank(entry: ProcDesc, users: tuple[int, ...]) -> None:

@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import TypeVar
 
 from crdebug.acquire.daemons import Daemon
@@ -22,6 +23,7 @@ from crdebug.debugger.group import Identity, TargetGroup
 from crdebug.debugger.target import Target
 from crdebug.hosts.node import RemoteNode
 from crdebug.hosts.remote import RemoteTarget
+from crdebug.hosts.replacing import Replacing
 from crdebug.hosts.starting import Start
 from crdebug.node import owners
 
@@ -61,6 +63,7 @@ class Agents:
         self._tell = tell
         self._start = start
         self._nodes: dict[str, RemoteNode] = {}
+        self._replacing: Replacing | None = None
 
     async def find(self, found: FoundJob) -> FoundJob:
         """The same job, with the ranks that the launcher's daemons have."""
@@ -106,8 +109,8 @@ class Agents:
 
     async def _group(self, targets: Sequence[Target], found: FoundJob) -> TargetGroup:
         """One group of all, that ends the agents which have ranks; the others end now."""
-        used = {entry.host for entry in found.elsewhere}
-        idle = [self._nodes.pop(host) for host in set(self._nodes) - used]
+        used = dict(_by_host(found.elsewhere))
+        idle = [self._nodes.pop(host) for host in self._nodes.keys() - used.keys()]
         await _close(idle, self._settings)
         names = {each.rank: Identity(each.host, each.executable) for each in found.everywhere}
         group = TargetGroup(
@@ -117,7 +120,18 @@ class Agents:
             nodes=tuple(self._nodes.values()),
         )
         group.on_death = clear_code
+        self._replacing = Replacing(self, group, used, _users(found), self._settings, self._tell)
+        for node in self._nodes.values():
+            node.on_end = partial(self._replacing.ended, node)
         return group
+
+    async def another_on(self, host: str) -> RemoteNode:
+        """Another agent of a host whose agent has ended. Raises NotAvailable."""
+        del self._nodes[host]
+        node = await self.on(host)
+        assert self._replacing is not None
+        node.on_end = partial(self._replacing.ended, node)
+        return node
 
     async def on(self, host: str) -> RemoteNode:
         """The agent of a host, started if there is none yet. Raises NotAvailable."""

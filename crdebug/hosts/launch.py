@@ -130,12 +130,13 @@ class OverHosts:
         pids: dict[str, dict[int, int]] = {}
         for entry in found.everywhere:
             pids.setdefault(entry.host, {})[entry.rank] = entry.pid
-        hosts: dict[str, HostRecord] = {
-            host: self._agents.of(host) for host in pids if host != self._here
-        }
-        hosts[self._here] = ThisHost()
+        here = ThisHost()
+
+        def at(host: str) -> HostRecord:
+            return here if host == self._here else self._agents.of(host)
+
         logs = over_hosts.logs_of(self._mark)
-        return FarRecord(hosts, pids, record.layer, logs, run)
+        return FarRecord(at, here, pids, record.layer, logs, run)
 
     @property
     def _limit(self) -> Deadline:

@@ -80,11 +80,13 @@ class Attach:
     """Start a GDB for each of these ranks and attach it. The answer is a tuple of Mirrors.
 
     users: the ids of the launcher's user, to whom the ranks must belong.
+    again: another agent had them, which has ended; some may have ended since, and have no Mirror.
     """
 
     entries: tuple[ProcDesc, ...]
     settings: Settings
     users: tuple[int, ...]
+    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -68,6 +68,7 @@ class RemoteNode:
         self._settings = settings
         self._tell = tell
         self._targets: dict[int, RemoteTarget] = {}
+        self.on_end: Callable[[], None] = lambda: None  # of an agent that nobody has closed
         self._lost = ""
         self._closing = False
         self._posted: set[asyncio.Task[object]] = set()
@@ -143,10 +144,10 @@ class RemoteNode:
         return cast(RankSet, await self.call(LetBegin(mark, shim), self._settings.command))
 
     async def attach(
-        self, entries: Sequence[ProcDesc], users: Collection[int]
+        self, entries: Sequence[ProcDesc], users: Collection[int], *, again: bool = False
     ) -> tuple[Mirror, ...]:
-        """Have the agent attach a GDB to each of these ranks. users: see messages.Attach."""
-        request = Attach(tuple(entries), self._settings, tuple(users))
+        """Have the agent attach a GDB to each of these ranks. users, again: see messages.Attach."""
+        request = Attach(tuple(entries), self._settings, tuple(users), again)
         return cast(tuple[Mirror, ...], await self.call(request, self._settings.attach))
 
     async def ask(self, question: Question[T], ranks: RankSet) -> Answers[T]:
@@ -216,6 +217,8 @@ class RemoteNode:
         match await self._wire.run():
             case HasEnded():
                 self._is_lost("has ended", "run on without a debugger")
+                if not self._closing:
+                    self.on_end()
             case IsLost(problem=problem):
                 self._is_lost(f"cannot be reached: {problem}", self._until_it_knows)
             case ended:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TypeVar
 
@@ -53,6 +54,10 @@ class RemoteTarget:
         """Nobody can reach its debugger any more."""
         if not self.dead and self.pid is not None:
             self.subscriber(DebuggerDied(self.rank, self.pid))
+
+    def has_ended(self) -> None:
+        """The rank has ended while nobody had a debugger on it."""
+        self._mirror = replace(self._mirror, state=TargetState.EXITED, pid=None)
 
     # ---- state --------------------------------------------------------------------------------
 

@@ -89,6 +89,7 @@ class RunControl:
     async def run(self, start: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
         """Let ranks run by `start`, which returns their stop."""
         async with self.busy:
+            await self._group.whole()
             ranks = self._group.ranks - self._group.running
             await self._before_running(ranks)
             async with contextlib.AsyncExitStack() as around:

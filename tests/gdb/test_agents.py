@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 import signal
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from functools import partial
 
 import pytest
 import pytest_asyncio
@@ -150,13 +152,30 @@ async def test_a_session_over_hosts_takes_no_checkpoint_and_says_so(far: Job) ->
 
 # By default each of both; with --all each with each.
 LOST = [
-    *(("killed", "runs"), ("killed", "is asked"), ("stopped", "stands")),
-    *(("stopped", "steps"), ("cut", "runs"), ("cut", "is asked")),
+    *(("stopped", "stands"), ("stopped", "steps")),
+    *(("cut", "runs"), ("cut", "is asked")),
 ]
 MORE = [
-    *(("killed", "stands"), ("killed", "steps"), ("stopped", "runs")),
-    *(("stopped", "is asked"), ("cut", "stands"), ("cut", "steps")),
+    *(("stopped", "runs"), ("stopped", "is asked")),
+    *(("cut", "stands"), ("cut", "steps")),
 ]
+
+
+async def busy_with(group: TargetGroup, meanwhile: str) -> asyncio.Task[object] | None:
+    """Begin this."""
+    if meanwhile == "stands":
+        return None
+    if meanwhile == "is asked":
+        line = "python import time; time.sleep(3)"
+        asking = asyncio.create_task(group.console(ALL, line))
+        await asyncio.sleep(0)
+        return asking
+    motion = Motion(Verb.NEXT, 100000)
+    run = group.resume(ALL) if meanwhile == "runs" else group.run(ALL, motion)
+    work = asyncio.create_task(run)
+    while group.running != ALL:
+        await asyncio.sleep(0)
+    return work
 
 
 @pytest.mark.parametrize(
@@ -166,23 +185,9 @@ async def test_an_agent_that_is_lost_is_named_and_the_others_go_on(
     far: Job, how: str, meanwhile: str
 ) -> None:
     group, agent = far.group, far.agents.hosts["n3"]
-    work: asyncio.Task[object] | None = None
-    if meanwhile == "runs":
-        work = asyncio.create_task(group.resume(ALL))
-        while group.running != ALL:
-            await asyncio.sleep(0)
-    elif meanwhile == "steps":
-        work = asyncio.create_task(group.run(ALL, Motion(Verb.NEXT, 100000)))
-        while group.running != ALL:
-            await asyncio.sleep(0)
-    elif meanwhile == "is asked":
-        line = "python import time; time.sleep(3)"
-        work = asyncio.create_task(group.console(ALL, line))
-        await asyncio.sleep(0)
+    work = await busy_with(group, meanwhile)
     with stopped(agent) if how == "stopped" else contextlib.nullcontext():
-        if how == "killed":
-            agent.signal(signal.SIGKILL)
-        elif how == "cut":
+        if how == "cut":
             agent.stream.cut = True
         latency = Deadline(far.settings.host_interval * (far.settings.host_misses + 2) + 5)
         await latency.until(lambda: bool(group.nodes[1].lost), "the agent to be lost")
@@ -198,9 +203,59 @@ async def test_an_agent_that_is_lost_is_named_and_the_others_go_on(
     told = await group.evaluate(ALL, "pace")
     assert told.merged() == ((others, "500"),)
     assert "the agent on n3" in str(told.errors[3])
-    if how == "killed":  # the GDB has let its rank go; else it will, as soon as it is noticed
-        await soon().until(lambda: proc.status(far.processes[3].pid)["TracerPid"] == "0", "gdb")
     await group.detach_all()
+
+
+@pytest.mark.parametrize("meanwhile", ["stands", "runs", "steps", "is asked"])
+async def test_an_agent_that_is_killed_is_replaced(far: Job, meanwhile: str) -> None:
+    """Another one takes its ranks up where they are now, with their breakpoints."""
+    group, session = far.group, Session(far.group, "test", far.settings, far.tell)
+    point = await group.add_breakpoint(ALL, BreakpointRequest("factorial", condition="pace < 0"))
+    work = await busy_with(group, meanwhile)
+    far.agents.hosts["n3"].signal(signal.SIGKILL)
+    again = "another agent on n3 has rank 3, which stands where it is now"
+    await soon().until(lambda: again in far.told, "another agent")
+    if work is not None:
+        with contextlib.suppress(CrdebugError):  # in words, of the lost rank
+            await soon().wait(work, "the others")
+    if group.running:
+        await group.interrupt()
+        await soon().until(lambda: not group.running, "the others to stop")
+    assert [each for each in far.told if "the agent on n3 has ended" in each], far.told
+    assert group[3].state is TargetState.STOPPED
+    assert (await group.evaluate(ALL, "pace")).merged() == ((ALL, "500"),)
+    assert group.table.get(point.number).ranks == ALL
+    await group.set_condition(point.number, "k == 3")
+    assert (await session.barrier(ALL, "factorial")).there == ALL
+    await session.delete_breakpoint(point.number)
+    detached = await group.detach_all()
+    assert not detached.errors
+    for process in far.processes:
+        process.assert_free()
+
+
+def _more(count: Callable[[], int], than: int) -> bool:
+    return count() > than
+
+
+async def test_an_agent_that_ends_again_and_again_is_left_alone(far: Job) -> None:
+
+    def done() -> int:
+        return sum("other agent" in each for each in far.told)
+
+    for times in range(3):
+        far.agents.hosts["n3"].signal(signal.SIGKILL)
+        await soon().until(partial(_more, done, times), "what is done")
+    assert far.told[-1] == "rank 3: no other agent is started on n3 any more"
+    assert far.group[3].state is TargetState.DEAD
+    await far.group.detach_all()
+
+
+async def test_a_rank_that_ends_with_its_agent_has_ended(far: Job) -> None:
+    os.kill(far.processes[3].pid, signal.SIGKILL)
+    far.agents.hosts["n3"].signal(signal.SIGKILL)
+    await soon().until(lambda: far.group[3].state is TargetState.EXITED, "the end of rank 3")
+    assert far.group[2].state is TargetState.STOPPED
 
 
 async def test_an_agent_that_is_cut_off_lets_its_ranks_go(spawn: Spawn) -> None:

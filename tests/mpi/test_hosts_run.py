@@ -232,6 +232,36 @@ def test_a_crdebug_that_is_killed_leaves_ranks_that_another_finds(cluster: Clust
     nothing_is_left(cluster)
 
 
+def test_an_agent_that_is_killed_is_replaced(cluster: Cluster) -> None:
+    """While its ranks stand, and while they run: another one takes them up, where they are."""
+    two = cluster.hosts[1]
+    again = "another agent on n2 has ranks 2-3, which stand where they are now"
+
+    def kill() -> None:
+        for pid in two.pids():
+            with contextlib.suppress(OSError):
+                if "crdebug.hosts" in proc.command_line(pid):
+                    os.kill(pid, signal.SIGKILL)
+
+    with running(cluster, "served") as at:
+        ask(at, "break add_up", "breakpoint 1 on ")
+        kill()
+        at.expect_exact(again)
+        at.sendline("continue")
+        at.expect("running|continue")
+        kill()
+        at.expect_exact("the agent on n2 has ended: ranks 2-3 run on without a debugger")
+        at.expect_exact(again)
+        ask(at, "set var go = 1", "")
+        ask(at, "barrier add_up", "ranks? 0-5")
+        ask(at, "info hosts", r"n2 +2 +\[2-3\] +reached")
+        ask(at, "delete 1", "")
+        ask(at, "continue", "ranks 0-5 exited with status 0")
+        at.sendline("quit")
+        at.expect(pexpect.EOF)
+    nothing_is_left(cluster)
+
+
 def test_kill_ends_it_everywhere(cluster: Cluster) -> None:
     one = cluster.hosts[0]
     with running(cluster, "short") as at:
