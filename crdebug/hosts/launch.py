@@ -26,12 +26,11 @@ from crdebug.hosts.starting import Start
 from crdebug.job import gathering, over_hosts
 from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.gathering import Gathered
-from crdebug.job.launch import layer_for
+from crdebug.job.launch import layer_for, mpicc_for
 from crdebug.job.over_hosts import Named, Spread
 from crdebug.job.ranks_there import why_ended
 from crdebug.job.starter_events import starter_events
 from crdebug.native.build import build
-from crdebug.native.recorder.build import mpicc_of
 from crdebug.node import bare, programs
 from crdebug.node.launchers import NAMES
 from crdebug.node.probes import mpi_family
@@ -103,12 +102,14 @@ class OverHosts:
     def _away(self) -> list[str]:
         return [host for host in self._hosts if not _is_here(host)]
 
-    async def prepare(self, launcher: str) -> None:
+    async def prepare(self, argv: Sequence[str], place: Path) -> None:
         """Make ranks that begin on other hosts wait for their debuggers, and record their MPI calls
-        where that is possible. launcher: of which MPI they are. Raises NotAvailable."""
+        where that is possible. argv: the launcher's command.  place: the directory in which it is
+        run. Raises NotAvailable."""
         self._shim = str((await build(self._settings.compiler, self._limit)).shim)
-        layer = str(await layer_for(launcher, self._settings.record, self._limit) or "")
-        mpicc = (mpicc_of(launcher) or "") if layer else ""
+        limit = self._limit
+        layer = str(await layer_for(argv, place, self._settings.record, limit) or "")
+        mpicc = (await mpicc_for(argv, place, limit) or "") if layer else ""
 
         async def one(host: str) -> None:
             there = await (await self._agents.on(host)).prepare(self._mark, layer, mpicc)

@@ -22,7 +22,7 @@ from crdebug.job.launch_environment import IN_SCRATCH, added_to
 from crdebug.job.output_labels import asking
 from crdebug.job.over_hosts import WHY_NO_CONTAINER, Spread
 from crdebug.native.build import build
-from crdebug.native.recorder.build import build_layer, mpicc_of
+from crdebug.native.recorder.build import build_layer, mpicc_of, mpicc_of_program
 from crdebug.native.shim import layout
 from crdebug.node import bare, container, proc, programs
 from crdebug.node.launchers import NAMES
@@ -68,7 +68,7 @@ async def launch(
     sweep_ended_jobs()
     deadline = Deadline(settings.launch)
     native = await build(settings.compiler, deadline)
-    layer = await layer_for(argv[0], settings.record, deadline)
+    layer = await layer_for(argv, place, settings.record, deadline)
     if spread is not None:
         no_container = WHY_NO_CONTAINER
     else:
@@ -204,20 +204,29 @@ def _refuse_static(argv: Sequence[str], place: Path) -> None:
             )
 
 
-async def layer_for(launcher: str, wanted: bool | None, deadline: Deadline) -> Path | None:
-    """The library that records MPI calls, for the launcher's MPI; None if it is not wanted.
+async def mpicc_for(argv: Sequence[str], place: Path, deadline: Deadline) -> str | None:
+    """The compiler of the MPI of a launcher's ranks; None if there is none."""
+    if Path(argv[0]).name == "srun":
+        return await mpicc_of_program(argv, place, deadline)
+    return mpicc_of(argv[0])
+
+
+async def layer_for(
+    argv: Sequence[str], place: Path, wanted: bool | None, deadline: Deadline
+) -> Path | None:
+    """The library that records MPI calls, for a launcher's MPI; None if it is not wanted.
 
     Raises NotAvailable if recording was requested (wanted is True) but is impossible.
     """
     if wanted is False:
         return None
-    compiler = mpicc_of(launcher) if Path(launcher).name != "srun" else None  # it is no MPI's
+    compiler = await mpicc_for(argv, place, deadline)
     if compiler is not None:
         return await build_layer(compiler, deadline)
     if wanted is None:
         return None
     raise NotAvailable(
-        f"MPI calls cannot be recorded: there is no mpicc that belongs to '{launcher}'",
+        f"MPI calls cannot be recorded: there is no mpicc that belongs to '{argv[0]}'",
         hint="install the MPI's development package, or run with --no-record",
     )
 

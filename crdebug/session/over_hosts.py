@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from pathlib import Path
 
 from crdebug.attached.far_record import FarRecord
 from crdebug.attached.gdbs import SetGate, to_main
@@ -25,7 +26,8 @@ Launched = Awaitable[tuple[JobDirectory, JobRecord]]
 
 async def run(
     launch: Callable[[], Launched],
-    launcher: str,
+    argv: Sequence[str],
+    place: Path,
     spread: Spread,
     settings: Settings,
     subscriber: Subscriber,
@@ -33,13 +35,14 @@ async def run(
     """Start a job; returns the debuggers of its ranks, which are held before main, the job, its
     record, and the ranks' gates.
 
-    launch: starts the launcher, of this name. Raises NotAvailable, and the launcher's last words if
-    it ends early; then nothing of the job is left.
+    launch: starts the launcher.  argv: its command.  place: the directory in which it is run.
+    Raises NotAvailable, and the launcher's last words if it ends early; then nothing of the job is
+    left.
     """
     begin = ssh.starter(settings)
     agents = OverHosts(spread.hosts, spread.mark, settings, subscriber, begin)
     try:
-        await agents.prepare(launcher)
+        await agents.prepare(argv, place)
         directory, record = await launch()
         try:
             found = await agents.all_ranks(directory, record)

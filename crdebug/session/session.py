@@ -108,7 +108,7 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
                 launch, argv, name=name, hold=True, settings=settings, given=given, spread=spread
             )
             group, now, far, gates = await over_hosts.run(
-                start, argv[0], spread, settings, subscriber
+                start, argv, place, spread, settings, subscriber
             )
             session = await cls._of_hosts(group, now, far, settings, subscriber)
             session._tell(JobSays(at_the_start(now.record)))

@@ -12,7 +12,7 @@ from pathlib import Path
 import pexpect
 import pytest
 
-from harness import hosts, nobody, users
+from harness import hosts, nobody, slurm_hosts, users
 from harness.hosts import Cluster
 from harness.mpis import MPIS
 
@@ -133,6 +133,22 @@ def test_why_it_hangs(cluster: Cluster, mpi: str) -> None:
         with console(cluster, crdebug("attach", "stuck")) as again:
             is_told(again.say("why-blocked"))
             again.leave("quit")
+
+
+def test_of_ranks_that_slurm_starts(cluster: Cluster) -> None:
+    """Whose MPI nobody knows but the program."""
+    one = cluster.hosts[0]
+    with slurm_hosts.slurm(cluster):
+        for mpi in (name for name in NAMES if name in slurm_hosts.BY_SRUN):
+            program = hosts.give(cluster, "hangs", hosts.mpi(mpi))
+            srun = slurm_hosts.srun(cluster, mpi, RANKS, program, "--mode", "member")
+            inner = crdebug("run", "--name", "slurms", "--", *srun)
+            with console(cluster, ["salloc", "-N2", *inner]) as at:
+                at.say("set patience 2")
+                is_told(at.continue_until("no rank has come further"))
+                one.run(crdebug("kill", "slurms")).expect()
+                at.leave("quit")
+            hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, f"{mpi}'s job to end")
 
 
 def test_the_requests_that_ranks_hold(cluster: Cluster) -> None:

@@ -6,7 +6,12 @@ import hashlib
 import os
 import re
 import shutil
+from collections.abc import Sequence
 from pathlib import Path
+
+from elftools.common.exceptions import ELFError
+from elftools.elf.dynamic import DynamicSection
+from elftools.elf.elffile import ELFFile
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable
@@ -29,6 +34,8 @@ _FLAGS: tuple[str, ...] = (
 _PARTS = ("pmpi.so",)
 _LINK = ("-shared", "-Wl,-z,lazy", "-Wl,--hash-style=gnu")
 HEADER = ("-E", "-include", "mpi.h", "-x", "c", "/dev/null")
+_COMPILERS = re.compile(r"mpicc(\.\w+)?")
+_LIBRARY = re.compile(r"libmpi(ch)?\.so\.\d+")
 _LAUNCHERS = re.compile(r"(mpirun|mpiexec|orterun|prterun)(\.\w+)?")
 
 
@@ -55,6 +62,52 @@ def mpicc_of(launcher: str) -> str | None:
         if os.access(name, os.X_OK):
             return str(name)
     return None
+
+
+async def mpicc_of_program(argv: Sequence[str], place: Path, deadline: Deadline) -> str | None:
+    """The compiler of the MPI that a command's program was linked with; None if there is none. For
+    launchers that belong to no MPI, as srun.
+
+    place: the directory in which it is run.
+    """
+    found = (shutil.which(place / word if "/" in word else word) for word in argv[1:])
+    wanted = next(filter(None, map(_needed_mpi, filter(None, found))), "")
+    if not wanted:
+        return None
+    for directory in os.get_exec_path():
+        for path in sorted(Path(directory).glob("mpicc*")):
+            if _COMPILERS.fullmatch(path.name) and os.access(path, os.X_OK):
+                told = await programs.run([str(path), "-show"], deadline, "the MPI compiler")
+                if wanted in _libraries(told.out):
+                    return str(path)
+    return None
+
+
+def _needed_mpi(program: str) -> str:
+    """The name of the MPI library that a program needs, "libmpi.so.40"; "" if it needs none."""
+    try:
+        with open(program, "rb") as file:
+            section = ELFFile(file).get_section_by_name(".dynamic")
+            tags = section.iter_tags("DT_NEEDED") if isinstance(section, DynamicSection) else ()
+            for tag in tags:
+                if _LIBRARY.fullmatch(tag.needed):
+                    return str(tag.needed)
+    except (ELFError, OSError, ValueError):
+        pass
+    return ""
+
+
+def _libraries(shown: str) -> set[str]:
+    """The names of the MPI libraries that a compiler adds, as programs need them."""
+    names = re.findall(r"(?:^|\s)-l(mpi\w*)", shown)
+    found = set()
+    for directory in re.findall(r"(?:^|\s)-L\s*(\S+)", shown):
+        for name in names:
+            real = (Path(directory) / f"lib{name}.so").resolve().name
+            parts = real.split(".so.")
+            if len(parts) == 2:
+                found.add(f"{parts[0]}.so.{parts[1].split('.')[0]}")
+    return found
 
 
 async def build_layer(mpicc: str, deadline: Deadline, linker: str = "cc") -> Path:
