@@ -191,18 +191,19 @@ def run(
     if no_debugger:
         if scripts or batch:
             raise click.UsageError("-x and --batch are for the debugger; leave --no-debugger out")
-        if hosts or hostfile:
-            raise click.UsageError("--hosts and --hostfile are for the debugger")
+        if (hosts or hostfile) and front is not None:
+            raise click.UsageError("--hosts and --hostfile are not for a job that a tool starts")
         if resume and name is None:
             raise click.UsageError("--resume needs the job's name: --name JOB")
         if resume and front is not None:
             raise click.UsageError("--resume is not for a job that a tool starts")
         from crdebug.detached.mpir_frontend import Front
-        from crdebug.detached.values import from_a_shell
+        from crdebug.detached.values import Named, from_a_shell
         from crdebug.ui.detached import run_detached
 
         shown = None if front is None else Front(front, gated)
-        given = from_a_shell(env, cwd, stdin, ours=front is None)
+        named = Named(hosts, hostfile)
+        given = from_a_shell(env, cwd, stdin, ours=front is None, hosts=named)
         ctx.exit(_wait(run_detached(argv, name, resume, care, settings, _screen(), shown, given)))
     if stdin == 0 and not batch and report is None:
         raise click.UsageError("'--stdin -' is the console's: give a file, or --batch")

@@ -7,6 +7,7 @@ looked at, and that takes a third of the time without it.
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -89,8 +90,8 @@ async def _state(directory: JobDirectory, record: JobRecord) -> str:
         return "debugged"
     if proc.is_stopped(record.pid):
         return "stopped"
-    if starter_events(directory.run(record.incarnation) / "events").ranks is None:
-        return "running"  # its ranks are not there yet
+    if record.hosts or starter_events(directory.run(record.incarnation) / "events").ranks is None:
+        return "running"  # its ranks are not here, or not there yet
     try:
         holds = (await await_ranks(directory, record, Deadline(1.0))).holds
         waiting = any(map(_held, holds)) or _is_held_in_the_past(holds, record)
@@ -115,12 +116,20 @@ async def run_detached(
     *,
     hold: bool = False,
 ) -> JobInfo:
-    """Start a job that can be checkpointed; returns when its launcher runs.
+    """Start a job; returns when its launcher runs, or, of a job over hosts, when all ranks do.
 
-    hold: every rank waits before main until it is let go.
+    hold: every rank waits before main until it is let go, and all are on this host.
     """
+    from crdebug.job.given import Given
     from crdebug.job.launch import launch
+    from crdebug.job.over_hosts import may_spread
 
+    given = given or Given()
+    if not hold and may_spread(argv, given.hosts, {**os.environ, **given.environment}):
+        from crdebug.detached.over_hosts import start_there
+
+        if (over_hosts := await start_there(argv, name, settings, given)) is not None:
+            return await _info(over_hosts)
     directory, _ = await launch(argv, name=name, hold=hold, settings=settings, given=given)
     return await _info(directory)
 
@@ -173,7 +182,8 @@ async def follow(
                 await relay.stop()
         if said.failure:
             raise why_ended(directory, record)
-        if relay.ended is not None:
+        by_kill = said.killed and relay.ended != 0  # a launcher that is told to end has a status
+        if relay.ended is not None and not by_kill:
             return relay.ended
         return EXIT_KILLED if said.killed else 128 + 9
     finally:

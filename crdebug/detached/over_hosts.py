@@ -3,16 +3,43 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import tempfile
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 
 from crdebug.attached.far_record import FarRecord
+from crdebug.base.deadline import Deadline
 from crdebug.base.errors import NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.hosts import ssh
-from crdebug.hosts.launch import OverHosts
+from crdebug.hosts.launch import LauncherEnded, OverHosts, spread_of
 from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.job.given import Given
+from crdebug.job.launch import launch
+
+
+async def start_there(
+    argv: Sequence[str], name: str | None, settings: Settings, given: Given
+) -> JobDirectory | None:
+    """Start a job over hosts; returns when all ranks have begun, or the launcher has ended. None if
+    all of its hosts are this one: then nothing is done. Raises NotAvailable, BadInput."""
+    place, limit = (given.directory or Path.cwd()).resolve(), Deadline(settings.launch)
+    known = {**os.environ, **given.environment}
+    _, spread = await spread_of(argv, given.hosts, known, place, limit)
+    if spread is None:
+        return None
+    agents = OverHosts(spread.hosts, spread.mark, settings, None, ssh.starter(settings))
+    try:
+        await agents.prepare(argv, place, hold=False)
+        directory, record = await launch(
+            argv, name=name, hold=False, settings=settings, given=given, spread=spread
+        )
+        with contextlib.suppress(LauncherEnded):
+            await agents.all_ranks(directory, record)
+    finally:
+        await agents.close()
+    return directory
 
 
 async def release_there(record: JobRecord, settings: Settings) -> tuple[str, ...]:

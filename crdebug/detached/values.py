@@ -2,5 +2,6 @@
 
 from crdebug.checkpoint.retention import Keep, Upkeep
 from crdebug.job.given import Given, from_a_shell
+from crdebug.job.over_hosts import Named
 
-__all__ = ["Given", "Keep", "Upkeep", "from_a_shell"]
+__all__ = ["Given", "Keep", "Named", "Upkeep", "from_a_shell"]

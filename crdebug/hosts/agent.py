@@ -149,7 +149,7 @@ class Agent:
         layer = request.layer
         if layer and not Path(layer).exists():
             layer = str(await build_layer(request.mpicc, limit))
-        over_hosts.begin_holding(request.mark, records=bool(layer))
+        over_hosts.begin(request.mark, hold=request.hold, records=bool(layer))
         self._holding, self._starter = request.mark, str(native.starter)
         return Prepared(str(native.shim), layer)
 

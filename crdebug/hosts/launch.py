@@ -16,7 +16,7 @@ from crdebug.acquire.mpir import ProcDesc, is_here
 from crdebug.attached.far_record import FarRecord, HostRecord, ThisHost
 from crdebug.attached.gdbs import SetGate
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import NotAvailable
+from crdebug.base.errors import CrdebugError, NotAvailable
 from crdebug.base.events import Event
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
@@ -29,7 +29,7 @@ from crdebug.job.gathering import Gathered
 from crdebug.job.launch import layer_for, mpicc_for
 from crdebug.job.over_hosts import Named, Spread
 from crdebug.job.ranks_there import why_ended
-from crdebug.job.starter_events import starter_events
+from crdebug.job.starter_events import note_ranks, starter_events
 from crdebug.native.build import build
 from crdebug.node import bare, programs
 from crdebug.node.launchers import NAMES
@@ -54,7 +54,7 @@ async def spread_of(
     launcher = argv[0] if argv else ""
     by_slurm = Path(launcher).name == "srun"
     wanted = bool(named.hosts or named.file)
-    if not wanted and not by_slurm and not over_hosts.may_spread(argv, environment):
+    if not over_hosts.may_spread(argv, named, environment):
         return argv, None
     known = by_slurm or Path(launcher).name in NAMES
     if not known and not wanted:
@@ -72,6 +72,10 @@ async def spread_of(
     if not hosts or (not by_slurm and all(map(_is_here, hosts))):
         return over_hosts.with_hosts(argv, family, named), None
     return argv, Spread(hosts, family, named, bare.new_mark())
+
+
+class LauncherEnded(CrdebugError):
+    """Before all ranks were there; with its last words."""
 
 
 class OverHosts:
@@ -102,17 +106,18 @@ class OverHosts:
     def _away(self) -> list[str]:
         return [host for host in self._hosts if not _is_here(host)]
 
-    async def prepare(self, argv: Sequence[str], place: Path) -> None:
-        """Make ranks that begin on other hosts wait for their debuggers, and record their MPI calls
-        where that is possible. argv: the launcher's command.  place: the directory in which it is
-        run. Raises NotAvailable."""
+    async def prepare(self, argv: Sequence[str], place: Path, *, hold: bool = True) -> None:
+        """Make ranks that begin on other hosts wait for their debuggers (if `hold`), and record
+        their MPI calls where that is possible. argv: the launcher's command.  place: the directory
+        in which it is run. Raises NotAvailable."""
         self._shim = str((await build(self._settings.compiler, self._limit)).shim)
         limit = self._limit
         layer = str(await layer_for(argv, place, self._settings.record, limit) or "")
         mpicc = (await mpicc_for(argv, place, limit) or "") if layer else ""
 
         async def one(host: str) -> None:
-            there = await (await self._agents.on(host)).prepare(self._mark, layer, mpicc)
+            node = await self._agents.on(host)
+            there = await node.prepare(self._mark, layer, mpicc, hold=hold)
             for path, own in ((there.shim, self._shim), (there.layer, layer)):
                 if path != own:
                     raise NotAvailable(
@@ -155,21 +160,22 @@ class OverHosts:
         return Gathered(tuple(entries), max(part.size for part in parts))
 
     async def all_ranks(self, directory: JobDirectory, record: JobRecord) -> FoundJob:
-        """Wait until all ranks have begun. Raises CrdebugError with the launcher's last words if it
-        ends before that, DeadlineExpired."""
+        """Wait until all ranks have begun. Raises LauncherEnded, DeadlineExpired."""
         limit = self._limit
         events = directory.run(record.incarnation) / "events"
         while True:
             found = await self._ask()
             said = starter_events(events)
             if said.status is not None or said.failure:
-                raise why_ended(directory, record)
+                error = why_ended(directory, record)
+                raise LauncherEnded(error.problem, hint=error.hint)
             if 0 < found.size <= len(found.entries):
                 break
             if not limit.left:
                 raise self._late(found, limit)
             await asyncio.sleep(_PAUSE)
         over_hosts.end_holding(self._mark)
+        note_ranks(events, found.size)
         return self._found(found, directory, record)
 
     def _late(self, found: Gathered, limit: Deadline) -> Exception:

@@ -129,18 +129,19 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Prepare:
-    """Ranks of a new job over hosts are about to begin there: make them wait for their debuggers.
-    The answer is Prepared.
+    """Ranks of a new job over hosts are about to begin there. The answer is Prepared.
 
     mark: the job's, see node.bare.  compiler: the user's.
     layer: of the library that records MPI calls, which should be at this path; "" if none is to.
     mpicc: with this it can be compiled, if it is not.
+    hold: they are to wait for their debuggers.
     """
 
     mark: str
     compiler: str
     layer: str
     mpicc: str
+    hold: bool
 
 
 @dataclass(frozen=True, slots=True)

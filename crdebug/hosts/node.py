@@ -115,9 +115,9 @@ class RemoteNode:
         request = Probe(self._settings.gdb, self._settings.compiler)
         return cast(Machine, await self.call(request, self._settings.attach))
 
-    async def prepare(self, mark: str, layer: str, mpicc: str) -> Prepared:
-        """Make new ranks of a job over hosts wait there. layer, mpicc: see messages.Prepare."""
-        request = Prepare(mark, self._settings.compiler, layer, mpicc)
+    async def prepare(self, mark: str, layer: str, mpicc: str, *, hold: bool) -> Prepared:
+        """New ranks of a job over hosts are to begin there. See messages.Prepare."""
+        request = Prepare(mark, self._settings.compiler, layer, mpicc, hold)
         return cast(Prepared, await self.call(request, self._settings.launch))
 
     async def record(self, wanted: Wanted) -> RecordNow:

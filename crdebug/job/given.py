@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from crdebug.job import standard_input
+from crdebug.job.over_hosts import Named
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +20,7 @@ class Given:
     stdin: a file or descriptor that crdebug reads to its end before the job starts; None is empty.
     more: more input will be sent; otherwise the job's standard input ends there.
     relayed: the further input is crdebug's own standard input.
+    hosts: those that the launcher is to use; by default what it knows itself, or the allocation.
     """
 
     environment: Mapping[str, str] = field(default_factory=dict)
@@ -26,6 +28,7 @@ class Given:
     stdin: Path | int | None = None
     more: bool = False
     relayed: bool = False
+    hosts: Named = Named()  # noqa: RUF009 - immutable
 
     @property
     def input_text(self) -> str:
@@ -38,12 +41,12 @@ class Given:
 
 
 def from_a_shell(
-    env: Mapping[str, str], cwd: Path | None, stdin: Path | int | None, *, ours: bool
+    env: Mapping[str, str], cwd: Path | None, stdin: Path | int | None, *, ours: bool, hosts: Named
 ) -> Given:
     """What a job without a debugger is started with. ours: it may read crdebug's own standard
-    input, unless that is a terminal, as a launcher passes on its own."""
+    input, unless that is a terminal, as a launcher passes on its own. hosts: see Given."""
     if stdin is None and ours and sys.stdin is not None and not sys.stdin.isatty():
         stdin = 0
     if stdin == 0 and standard_input.waits(0):
-        return Given(env, cwd, more=True, relayed=True)
-    return Given(env, cwd, stdin)
+        return Given(env, cwd, more=True, relayed=True, hosts=hosts)
+    return Given(env, cwd, stdin, hosts=hosts)

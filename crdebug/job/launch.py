@@ -99,7 +99,8 @@ async def launch(
                 clocks.make_room(run)
             form: tuple[str, ...] = ()
             if spread is not None:
-                form, added, launched = _over_hosts(spread, run, added, launched, recorded)
+                place_here = over_hosts.begin(spread.mark, hold=hold, records=recorded)
+                form, added, launched = _over_hosts(spread, run, place_here, added, launched)
             elif no_container:
                 form, added = _bare(environment, run, added)
             record = JobRecord(
@@ -166,11 +167,10 @@ def _bare(
 
 
 def _over_hosts(
-    spread: Spread, run: Path, added: Mapping[str, str], argv: Sequence[str], records: bool
+    spread: Spread, run: Path, place: Path, added: Mapping[str, str], argv: Sequence[str]
 ) -> tuple[tuple[str, ...], dict[str, str], Sequence[str]]:
     """The same for a job over hosts, whose MPI has its files where it wants; and the launcher's
-    command line."""
-    place = over_hosts.begin_holding(spread.mark, records=records)
+    command line. place: its scratch directory here."""
     added = {**added, **over_hosts.variables(spread.mark)}
     argv = over_hosts.command(argv, spread, added)
     return ("--bare", str(place)), {**added, bare.DIRECTORY: str(run)}, argv

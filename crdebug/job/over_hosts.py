@@ -99,10 +99,12 @@ def family_of(launcher: str, told: tuple[str, str]) -> str:
     )
 
 
-def may_spread(argv: Sequence[str], environment: Mapping[str, str]) -> bool:
-    """Might the launcher's options, or the allocation, name hosts? Then it is worth to ask which
-    launcher it is."""
-    if environment.get(_SLURM) or environment.get(_PBS):
+def may_spread(argv: Sequence[str], named: Named, environment: Mapping[str, str]) -> bool:
+    """Might the user, the launcher's options, or the allocation, name hosts? Then it is worth to
+    ask which launcher it is."""
+    if named.hosts or named.file or environment.get(_SLURM) or environment.get(_PBS):
+        return True
+    if argv and Path(argv[0]).name == "srun":
         return True
     options = {each for part in (_HOST_OPTIONS, _FILE_OPTIONS) for each in sum(part.values(), ())}
     return any(word.partition("=")[0] in options for word in argv)
@@ -241,11 +243,12 @@ def logs_of(mark: str) -> Path:
     return bare.scratch_of(mark) / "time"
 
 
-def begin_holding(mark: str, *, records: bool) -> Path:
-    """From now on, ranks of the job that begin on this host wait for a debugger. records: and
-    record their MPI calls. Returns the job's scratch directory here. Raises NotAvailable."""
+def begin(mark: str, *, hold: bool, records: bool) -> Path:
+    """From now on, ranks of the job that begin on this host wait for a debugger (hold), and record
+    their MPI calls (records). Returns the job's scratch directory here. Raises NotAvailable."""
     place = bare.make_scratch(mark)
-    (place / _HOLD).touch(mode=0o600)
+    if hold:
+        (place / _HOLD).touch(mode=0o600)
     if records:
         logs_of(mark).mkdir(mode=0o700)
     return place
@@ -257,7 +260,7 @@ def end_holding(mark: str) -> None:
 
 
 async def sweep_after(starter: str, mark: str) -> None:
-    """The same, and have a process of its own remove what `begin_holding` has made, once no process
+    """The same, and have a process of its own remove what `begin` has made, once no process
     of the job is left on this host. Raises NotAvailable."""
     end_holding(mark)
     words = [starter, "--sweep", mark, str(bare.scratch_of(mark))]

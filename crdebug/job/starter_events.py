@@ -39,6 +39,12 @@ def note_killed(events: Path) -> None:
         file.write("killed\n")
 
 
+def note_ranks(events: Path, ranks: int) -> None:
+    """Note how many ranks a job over hosts has: they make themselves known to no starter."""
+    with contextlib.suppress(OSError), open(events, "a") as file:
+        file.write(f"ranks {ranks}\n")
+
+
 def starter_events(events: Path) -> StarterEvents:
     text = events.read_text(errors="replace") if events.exists() else ""
     ranks, status, failed = _RANKS.search(text), _EXIT.search(text), _FAILED.search(text)

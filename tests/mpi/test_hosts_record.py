@@ -182,6 +182,45 @@ def test_check_says_what_it_says_on_one_host(cluster: Cluster, mode: str) -> Non
     assert said[0] == said[1]
 
 
+def test_without_a_debugger(cluster: Cluster) -> None:
+    """Its record is there for the shell, and for whoever attaches later, from the beginning."""
+    one = cluster.hosts[0]
+    program = hosts.give(cluster, "hangs", hosts.mpi("Open MPI 4.1"))
+    words = hosts.open_mpi(cluster, RANKS, program, "--mode", "member")
+    at = words.index("--host")
+    named = ["--hosts", words[at + 1]]
+    del words[at : at + 2]
+    run = crdebug("run", "--no-debugger", "--record", "--name", "alone", *named, "--", *words)
+    with one.started(run) as process:
+        assert process.stdout is not None
+        first = process.stdout.readline().decode()
+        assert "this job may use n1, n2: it does not go back in time" in first, first
+        hosts.until(lambda: "a deadlock" in _why(cluster, "alone"), hosts.PATIENCE, "the deadlock")
+        is_told(_why(cluster, "alone").splitlines())
+        assert re.search(r"^alone +running +4 ", one.run(crdebug("jobs")).stdout, re.M)
+        with console(cluster, crdebug("attach", "alone")) as prompt:
+            is_told(prompt.say("why-blocked"))
+            prompt.leave("detach")
+        one.run(crdebug("kill", "alone")).expect()
+        rest = process.stdout.read().decode()
+        assert process.wait(hosts.PATIENCE) == 143, rest
+    hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "the job's files to be removed")
+
+
+def _why(cluster: Cluster, name: str) -> str:
+    return cluster.hosts[0].run(crdebug("why", name)).stdout
+
+
+@pytest.mark.parametrize("record", ["--record", "--no-record"])
+def test_one_that_ends_by_itself(cluster: Cluster, record: str) -> None:
+    """At once, too; its status is the launcher's, and nothing of it is left."""
+    program = hosts.give(cluster, "where", hosts.mpi("Open MPI 4.1"))
+    words = hosts.open_mpi(cluster, RANKS, program)
+    ran = cluster.hosts[0].run(crdebug("run", "--no-debugger", record, "--", *words))
+    assert ran.expect().stdout.count("rank ") >= RANKS or ran.stdout, ran
+    hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "the job's files to be removed")
+
+
 def test_of_a_job_that_ended_without_crdebug_nothing_is_claimed(cluster: Cluster) -> None:
     """Its last calls were recorded where nobody could read them any more."""
     one = cluster.hosts[0]

@@ -189,7 +189,7 @@ def test_what_is_not_there_says_why(cluster: Cluster) -> None:
         ask(at, "reverse-next", "no way back in time: the job runs over several hosts")
         ask(at, "info launch", "CRDEBUG_OVER_HOSTS")
         jobs = cluster.hosts[0].run(crdebug("jobs")).expect().stdout
-        assert re.search(r"^limits +debugged ", jobs, re.M), jobs
+        assert re.search(r"^limits +debugged +6 ", jobs, re.M), jobs
         ran = cluster.hosts[0].run(crdebug("checkpoint", "limits"))
         assert ran.status == 1 and "because it runs over several hosts" in ran.stderr, ran
         at.sendline("quit")

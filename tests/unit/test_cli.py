@@ -358,8 +358,10 @@ def test_the_hosts_that_a_job_is_to_run_on(world: World, tmp_path: Path) -> None
     assert world.hosts == Named("n1,n2:8")
     assert crdebug_("run", "--hostfile", str(file), *start).exit_code == 0
     assert world.hosts == Named(file=file)
-    refused = crdebug_("run", "--no-debugger", "--hosts", "n1", *start)
-    assert "--hosts and --hostfile are for the debugger" in refused.output
+    assert crdebug_("run", "--no-debugger", "--hosts", "n1", *start).exit_code == 0
+    assert [each.hosts for each in world.given] == [Named("n1")]
+    refused = crdebug_("run", "--no-debugger", "--front", "3", "--hosts", "n1", *start)
+    assert "--hosts and --hostfile are not for a job that a tool starts" in refused.output
 
 
 @pytest.mark.parametrize(

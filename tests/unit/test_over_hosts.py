@@ -54,7 +54,7 @@ def hosts_of(
 )
 def test_the_launchers_own_options(line: str, family: str, expected: tuple[str, ...]) -> None:
     assert hosts_of(line, family) == expected
-    assert over_hosts.may_spread(line.split(), {}) or not expected
+    assert over_hosts.may_spread(line.split(), Named(), {}) or not expected
 
 
 def test_files_of_hosts(tmp_path: Path) -> None:
@@ -135,7 +135,7 @@ async def test_ranks_wait_only_as_long_as_they_are_to(
     monkeypatch.setattr(bare, "_PLACES", (tmp_path,))
     mark = bare.new_mark()
     hold = Path(over_hosts.variables(mark)[bare.OVER_HOSTS])
-    place = over_hosts.begin_holding(mark, records=True)
+    place = over_hosts.begin(mark, hold=True, records=True)
     assert hold.exists() and place.stat().st_mode & 0o777 == 0o700
     assert over_hosts.logs_of(mark).is_dir()
     native = await build("cc", Deadline(60))

@@ -89,9 +89,8 @@ def _needed_mpi(program: str) -> str:
         with open(program, "rb") as file:
             section = ELFFile(file).get_section_by_name(".dynamic")
             tags = section.iter_tags("DT_NEEDED") if isinstance(section, DynamicSection) else ()
-            for tag in tags:
-                if _LIBRARY.fullmatch(tag.needed):
-                    return str(tag.needed)
+            names = [str(getattr(tag, "needed", "")) for tag in tags]
+            return next(filter(_LIBRARY.fullmatch, names), "")
     except (ELFError, OSError, ValueError):
         pass
     return ""
