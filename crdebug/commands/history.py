@@ -26,8 +26,6 @@ _TICK = re.compile(r"tick\s+(\d+)(?:\s+on\s+(\d+))?\Z")
 def history(call: Call) -> History:
     """The session's. Raises Refused for a job that has none."""
     found = call.context.session.history
-    if found is None and call.context.session.over_hosts:
-        raise Refused("there is no way back in time: the job runs over several hosts")
     if found is None:
         raise Refused(
             "there is no way back in time: the job was not started by crdebug",
@@ -189,7 +187,9 @@ Calls that have not returned count, too.
 """,
 )
 async def info_messages(call: Call) -> Result:
-    return Messages(await history(call).partners.on_the_way())
+    past = history(call)
+    await past.refresh()
+    return Messages(await past.partners.on_the_way())
 
 
 EXPRESSION = rest(

@@ -28,7 +28,7 @@ everything.
 )
 async def when(call: Call) -> Result:
     past = history(call)
-    return Whereabouts(past.overview(past.focus(call.ranks)), call.ranks)
+    return Whereabouts(await past.overview(past.focus(call.ranks)), call.ranks)
 
 
 @HISTORY.command(
@@ -43,7 +43,8 @@ that have not returned. Checkpoints that crdebug takes by itself are a1, a2, ...
 )
 async def info_timeline(call: Call) -> Result:
     past = history(call)
-    return Timeline(past.overview(past.focus(call.ranks)), tuple(await past.survey.calls()))
+    seen = await past.overview(past.focus(call.ranks))
+    return Timeline(seen, tuple(await past.survey.calls()))
 
 
 @HISTORY.command(
@@ -89,5 +90,5 @@ async def timeline(call: Call) -> Result:
         raise Refused("the job runs", hint="'interrupt' stops it")
     past = history(call)
     path = Path(call[FILE]).expanduser()
-    await past.survey.save(past.overview(past.focus(call.ranks)), path)
+    await past.survey.save(await past.overview(past.focus(call.ranks)), path)
     return Text(f"the timeline is in {path}: open it in a browser")

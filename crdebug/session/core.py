@@ -96,11 +96,6 @@ class Core:
         return self._group.in_state(*ALIVE)
 
     @property
-    def over_hosts(self) -> bool:
-        """Did crdebug start it over several hosts? There is no way back in time in such a job."""
-        return self._attended is not None and bool(self._attended.record.hosts)
-
-    @property
     def of_cores(self) -> bool:
         """Are the ranks core files, which can be looked at, but not run?"""
         return bool(self._group.in_state(TargetState.CORE))

@@ -135,7 +135,7 @@ class History:
             self._pauses.stands()
             if beside is not None:
                 beside.cancel()
-            await self.refresh()
+            await self.refresh(logs=False)
             self.stood.stands(self.traveller.recorded.views() if self.recorded else ())
             now = self._place()
             if self.recorded:
@@ -317,8 +317,7 @@ class History:
     async def _going(self) -> AsyncIterator[None]:
         """Around every way to another place. Raises Refused while ranks run. An interrupt ends it
         after the present part, and the error says where the job is then."""
-        if self._job.record.hosts:
-            raise no_way_back_over_hosts()
+        self._require_a_way()
         async with self._busy:
             if running := self._job.group.running:
                 raise Refused(
@@ -342,6 +341,10 @@ class History:
                 self._repeats_to = self.traveller.position.furthest
                 half_back.steps_done(self._job.run_directory)
 
+    def _require_a_way(self) -> None:
+        if self._job.record.hosts:
+            raise no_way_back_over_hosts()
+
     def now(self, focus: int, note: str = "") -> Moment:
         """Where the job is."""
         recorded = self.traveller.recorded.tails()[focus].tick
@@ -353,11 +356,12 @@ class History:
         behind = " (in the past)" if self.traveller.position.is_behind(cut) else ""
         return f"rank {focus} at tick {cut[focus].tick}{behind}"
 
-    def overview(self, focus: int) -> Overview:
+    async def overview(self, focus: int) -> Overview:
         """The whole history, from its beginning to its end; marks are those of this branch."""
         current = self.branching.current
         marks = [Place(name, at.cut) for name, at in self.marks.items() if at.branch == current]
         branches = tuple(self.branching.branches.known.values())
+        await self.refresh()
         keeps = bool(self.every) and self.goes_back
         return self.survey.overview(focus, marks, keeps, branches)
 
@@ -484,11 +488,13 @@ class History:
 
     async def goto_sender(self, focus: int) -> Moment:
         """To the send of the message that the rank received last, at or before its place."""
+        self._require_a_way()
         return await self._goto_partner(await self.partners.sender(focus))
 
     async def goto_receiver(self, focus: int) -> Moment:
         """To where another rank received the message that this one sent last, at or before its
         place."""
+        self._require_a_way()
         return await self._goto_partner(await self.partners.receiver(focus))
 
     async def _goto_partner(self, partner: Partner) -> Moment:

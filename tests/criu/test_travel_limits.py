@@ -139,7 +139,7 @@ async def test_a_full_log_is_reported_and_still_leads_back(
         again = await past.goto_tick(1, 100)
         assert again.cut == first.cut
         assert await place(job, 1) == there
-        assert past.overview(1).ends == ends
+        assert (await past.overview(1)).ends == ends
         # Beyond the end of the record it runs as before.
         await run_to(job, 0, "MPI_Finalize")
         with pytest.raises(Refused, match="the log is full"):

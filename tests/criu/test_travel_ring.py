@@ -60,7 +60,7 @@ async def test_a_record_that_goes_round_its_ring(monkeypatch: pytest.MonkeyPatch
         assert begin == kept.cut and min(begin) > RECORDS
         with pytest.raises(StartOfHistory, match=f"its record begins at tick {begin[1] // 2}"):
             await past.goto_tick(1, 100)
-        earliest = past.overview(1).earliest
+        earliest = (await past.overview(1)).earliest
         assert earliest is not None and earliest.cut == begin
         # To places after it, over everything that was made before it.
         left = [at.cut[1] // 2 for at in seen.values() if at.cut[1] > begin[1] + 2]

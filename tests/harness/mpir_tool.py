@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import os
 import queue
 import re
 import shlex
@@ -32,8 +33,11 @@ class Gdb:
 
     @classmethod
     def at(cls, pid: int) -> Gdb:
-        """Attached to a process, which has stopped."""
+        """Attached to a process, which has stopped. As an ordinary user's GDB cannot enter the
+        container, docs/gdb.md says."""
         gdb = cls()
+        if os.geteuid() != 0:
+            gdb.say("-gdb-set sysroot /")
         gdb.say(f"-target-attach {pid}")
         gdb.stopped()
         return gdb

@@ -64,7 +64,10 @@ class FakeHistory:
     def brief(self, ranks: RankSet) -> str:
         return f"rank {self.focus(ranks)} at tick 10"
 
-    def overview(self, focus: int) -> Overview:
+    async def refresh(self) -> None:
+        pass
+
+    async def overview(self, focus: int) -> Overview:
         marks = tuple(Place(name, moment.cut) for name, moment in self.marks.items())
         return replace(self.view, focus=focus, marks=marks, keeps=bool(self.every))
 

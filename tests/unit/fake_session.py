@@ -95,7 +95,6 @@ class FakeSession:
         self.ask: object = None
         self.running = RankSet()
         self.of_cores = False
-        self.over_hosts = False
         self.alone = RankSet()
         self.exited = RankSet()
         self.incarnation = 1
