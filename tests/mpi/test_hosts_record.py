@@ -20,7 +20,12 @@ pytestmark = nobody.needs_root
 
 RANKS = 4
 PROMPT = "(crdebug) "
-NAMES = [mpi.name for mpi in MPIS if mpi.name in hosts.LAUNCHERS]
+SWEPT = (pytest.mark.sweep,)
+DEBIANS = [
+    pytest.param(mpi.name, marks=() if "Open MPI" in mpi.name else SWEPT)
+    for mpi in MPIS
+    if mpi.name in hosts.LAUNCHERS
+]
 # In its container a job on one host has no other.
 _LINKS = ("OMPI_MCA_btl_tcp_if_include", "OMPI_MCA_oob_tcp_if_include")
 
@@ -113,7 +118,7 @@ def is_told(lines: list[str], at: str = r"hangs\.c:\d+") -> None:
     assert re.search(r"^ *0 → 3 → 0: a deadlock, whatever else happens$", said, re.M), said
 
 
-@pytest.mark.parametrize("mpi", NAMES)
+@pytest.mark.parametrize("mpi", DEBIANS)
 def test_why_it_hangs(cluster: Cluster, mpi: str) -> None:
     one = cluster.hosts[0]
     with running(cluster, mpi, "stuck", "hangs", "--mode", "member") as at:
@@ -135,20 +140,25 @@ def test_why_it_hangs(cluster: Cluster, mpi: str) -> None:
             again.leave("quit")
 
 
-def test_of_ranks_that_slurm_starts(cluster: Cluster) -> None:
-    """Whose MPI nobody knows but the program."""
-    one = cluster.hosts[0]
+@pytest.fixture(scope="module")
+def slurm(cluster: Cluster) -> Iterator[None]:
     with slurm_hosts.slurm(cluster):
-        for mpi in (name for name in NAMES if name in slurm_hosts.BY_SRUN):
-            program = hosts.give(cluster, "hangs", hosts.mpi(mpi))
-            srun = slurm_hosts.srun(cluster, mpi, RANKS, program, "--mode", "member")
-            inner = crdebug("run", "--name", "slurms", "--", *srun)
-            with console(cluster, ["salloc", "-N2", *inner]) as at:
-                at.say("set patience 2")
-                is_told(at.continue_until("no rank has come further"))
-                one.run(crdebug("kill", "slurms")).expect()
-                at.leave("quit")
-            hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, f"{mpi}'s job to end")
+        yield
+
+
+@pytest.mark.usefixtures("slurm")
+@pytest.mark.parametrize("mpi", DEBIANS)
+def test_of_ranks_that_slurm_starts(cluster: Cluster, mpi: str) -> None:
+    """Whose MPI nobody knows but the program."""
+    program = hosts.give(cluster, "hangs", hosts.mpi(mpi))
+    srun = slurm_hosts.srun(cluster, mpi, RANKS, program, "--mode", "member")
+    inner = crdebug("run", "--name", "slurms", "--", *srun)
+    with console(cluster, ["salloc", "-N2", *inner]) as at:
+        at.say("set patience 2")
+        is_told(at.continue_until("no rank has come further"))
+        cluster.hosts[0].run(crdebug("kill", "slurms")).expect()
+        at.leave("quit")
+    hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "the job's files to be removed")
 
 
 def test_the_requests_that_ranks_hold(cluster: Cluster) -> None:
@@ -160,7 +170,7 @@ def test_the_requests_that_ranks_hold(cluster: Cluster) -> None:
         at.leave("quit")
 
 
-@pytest.mark.parametrize("mode", ["no_receive", "receive_not_completed"])
+@pytest.mark.parametrize("mode", ["no_receive", pytest.param("receive_not_completed", marks=SWEPT)])
 def test_check_says_what_it_says_on_one_host(cluster: Cluster, mode: str) -> None:
     """And from the shell, when the job has ended."""
     mpi = hosts.mpi("Open MPI 4.1")
@@ -211,7 +221,7 @@ def _why(cluster: Cluster, name: str) -> str:
     return cluster.hosts[0].run(crdebug("why", name)).stdout
 
 
-@pytest.mark.parametrize("record", ["--record", "--no-record"])
+@pytest.mark.parametrize("record", ["--record", pytest.param("--no-record", marks=SWEPT)])
 def test_one_that_ends_by_itself(cluster: Cluster, record: str) -> None:
     """At once, too; its status is the launcher's, and nothing of it is left."""
     program = hosts.give(cluster, "where", hosts.mpi("Open MPI 4.1"))
