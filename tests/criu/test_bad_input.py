@@ -21,6 +21,7 @@ from harness import looks, mpirun
 from harness.cli import argv, complaint, crdebug
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.mpirun import Finished, reference
+from harness.nobody import needs_root
 from harness.programs import build
 
 RANKS = 2
@@ -240,6 +241,7 @@ def nobody() -> Iterator[Nobody]:
             yield Nobody(process, Path(path))
 
 
+@needs_root
 async def test_another_user_is_refused_in_words_and_disturbs_nobody(
     nobody: Nobody, home: Path
 ) -> None:

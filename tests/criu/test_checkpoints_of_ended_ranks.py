@@ -21,6 +21,7 @@ from crdebug.session import Session
 from harness import looks, mpirun, mpis, plain
 from harness.jobs import JOB, Heard, bare_job, run_to_end, session
 from harness.mpis import MPIS
+from harness.nobody import needs_root
 from harness.programs import build
 
 RANKS, GONE = 3, 1
@@ -131,6 +132,7 @@ async def test_going_back_to_before_its_end_brings_a_rank_back() -> None:
         assert (ended, states(job)) == (0, ["exited"] * RANKS)
 
 
+@needs_root
 async def test_a_job_that_crdebug_did_not_start(tmp_path: Path) -> None:
     """crdebug finds its ranks in the launcher's table (Open MPI 4.1), or each rank knows its
     number."""

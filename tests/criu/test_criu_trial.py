@@ -11,7 +11,7 @@ import shutil
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -21,7 +21,6 @@ from crdebug.node import criu_trial, proc
 from crdebug.node.criu_program import TRIAL, find_criu
 from harness import users
 from harness.nobody import needs_root
-from harness.users import home as home
 
 
 @pytest.fixture(autouse=True)
@@ -193,11 +192,12 @@ def test_without_permission_it_says_so(scratch: Path) -> None:
 
 
 @pytest.fixture
-def their(home: Path, request: pytest.FixtureRequest) -> Path:
+def their() -> Iterator[Path]:
     """A user's home, with the trial and a copy of the CRIU that he may read."""
-    shutil.copy(TRIAL, home / "trial.py")
-    users.give_criu(home, criu())
-    return home
+    with users.clean_home() as home:
+        shutil.copy(TRIAL, home / "trial.py")
+        users.give_criu(home, criu())
+        yield home
 
 
 def users_trial(home: Path, program: object, first: Callable[[], None] | None = None) -> list[str]:

@@ -10,6 +10,8 @@ import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import pytest
+
 _CLONE_NEWNET = 0x40000000  # <linux/sched.h>
 _SIOCGIFFLAGS, _SIOCSIFFLAGS, _IFF_UP = 0x8913, 0x8914, 1  # netdevice(7)
 _libc = ctypes.CDLL(None, use_errno=True)
@@ -17,7 +19,10 @@ _libc = ctypes.CDLL(None, use_errno=True)
 
 @contextmanager
 def own_network() -> Iterator[None]:
-    """Whoever is started by this thread while the block runs has it (network_namespaces(7))."""
+    """Whoever is started by this thread while the block runs has it (network_namespaces(7)). Skips
+    the test for an ordinary user."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can make a network of its own")
     before = os.open("/proc/thread-self/ns/net", os.O_RDONLY)
     try:
         _check(_libc.unshare(_CLONE_NEWNET))
