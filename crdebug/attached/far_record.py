@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import Protocol
 
 from crdebug.acquire import source_lines
+from crdebug.attached.gdbs import raise_first
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError
+from crdebug.base.errors import CrdebugError, StoreError
 from crdebug.job import clocks
 from crdebug.job.call_lines import SECONDS
 from crdebug.job.far_clocks import FarClock
@@ -98,13 +99,17 @@ class FarRecord:
         """See how the ranks are now. logs: bring their logs up to date, too; those of ranks that
         have ended are in any case.  requests: and the requests that they hold.
 
-        What a host does not tell is as it was, and its clocks cannot be read. Raises OSError if a
-        copy cannot be written.
+        What a host does not tell is as it was, and its clocks cannot be read. Raises StoreError if
+        a copy cannot be written.
         """
         async with self._busy:
-            await asyncio.gather(
-                *(self._ask(host, logs=logs, requests=requests) for host in self._pids)
-            )
+            asking = (self._ask(host, logs=logs, requests=requests) for host in self._pids)
+            try:
+                raise_first(await asyncio.gather(*asking, return_exceptions=True))
+            except OSError as error:
+                raise StoreError(
+                    f"the record cannot be copied to this host: {error.strerror}"
+                ) from None
             if self._complete == self._where.keys() and self.directory != self._whole:
                 self.directory.rename(self._whole)
                 self.directory = self._whole

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from crdebug.attached.far_record import FarRecord
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import NotAvailable
+from crdebug.base.errors import DeadlineExpired, NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.hosts import ssh
 from crdebug.hosts.launch import LauncherEnded, OverHosts, spread_of
@@ -35,7 +35,8 @@ async def start_there(
         directory, record = await launch(
             argv, name=name, hold=False, settings=settings, given=given, spread=spread
         )
-        with contextlib.suppress(LauncherEnded):
+        # Ranks that come later, or elsewhere, only find nobody who removes their files.
+        with contextlib.suppress(LauncherEnded, DeadlineExpired):
             await agents.all_ranks(directory, record)
     finally:
         await agents.close()

@@ -47,9 +47,12 @@ async def why(job: str, settings: Settings) -> list[str]:
         from crdebug.detached.over_hosts import record_there
 
         async with record_there(directory, record, settings) as far:
-            files = far.directory  # its ranks may all end meanwhile
+
+            async def refresh(logs: bool) -> None:
+                await far.refresh(logs=logs)
+
             return await _told(
-                far.clocks, library, lambda: clocks.in_directory(files), far, far.refresh
+                far.clocks, library, lambda: clocks.in_directory(far.directory), far, refresh
             )
     there = await await_ranks(directory, record, Deadline(settings.launch))
     found = clocks.find(there.holds, record.layer)
@@ -62,11 +65,11 @@ async def told(
 ) -> list[str]:
     """The same of ranks that have these clocks. logs: where they are."""
 
-    async def look_at_them() -> None:
+    async def is_fresh(_: bool) -> None:
         """They are looked at when they are asked."""
 
     places = CallLinesHere({each.rank: each.pid for each in found})
-    return await _told(found, library, logs, places, look_at_them)
+    return await _told(found, library, logs, places, is_fresh)
 
 
 async def _told(
@@ -74,8 +77,9 @@ async def _told(
     library: Library,
     logs: Callable[[], Iterable[Path]],
     places: CallLines,
-    refresh: Callable[[], Awaitable[None]],
+    refresh: Callable[[bool], Awaitable[None]],
 ) -> list[str]:
+    """refresh: has the ranks looked at, and, if so, their logs."""
     size = _size(found)
     recorded = Recorded(library)
 
@@ -91,11 +95,11 @@ async def _told(
     async def see(
         seconds: Mapping[int, float], still: frozenset[int]
     ) -> tuple[Verdict, dict[int, Standing], dict[int, Look], list[str]]:
-        await refresh()
+        await refresh(False)
         before = look(found, debugged=False)
-        await refresh()
+        await refresh(True)
         problems = read()
-        await refresh()
+        await refresh(False)
         after = look(found, debugged=False)
         known = recorded.logs, recorded.matching
         scene, standings = sight(before, after, *known, size, seconds, still)
@@ -122,7 +126,7 @@ def _size(found: Sequence[ClockView]) -> int:
 async def _those_that_stay(
     ranks: Mapping[int, ClockView],
     seen: Mapping[int, Look],
-    refresh: Callable[[], Awaitable[None]],
+    refresh: Callable[[bool], Awaitable[None]],
 ) -> frozenset[int]:
     """Those of the ranks that are still in the same call after they have worked for a moment (MPIs
     wait by looking again and again), or have slept all the time."""
@@ -130,7 +134,7 @@ async def _those_that_stay(
     least, limit = _WORKS * proc.ticks_a_second(), Deadline(_WHILE)
     while limit.left and any(_worked(each) - ticks[rank] < least for rank, each in ranks.items()):
         await asyncio.sleep(_PAUSE)
-        await refresh()
+        await refresh(False)
     now = look(ranks.values(), debugged=False)
     idle = {rank for rank, each in ranks.items() if _worked(each) - ticks[rank] < least}
 

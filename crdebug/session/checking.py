@@ -91,7 +91,7 @@ class Checking(Why):
         held = {}
         for clock in recorded.views():
             if clock.rank in ranks and clock.rank in logs:
-                with contextlib.suppress(ProcessLookupError):
+                with contextlib.suppress(ProcessLookupError, NotAvailable):
                     held[clock.rank] = clock.requests()
         found = await self._merged(held_requests(matching, calls, recorded.cut(), held), ranks)
         return "\n".join(each.text for each in found) or "no rank holds a request"
@@ -104,9 +104,7 @@ class Checking(Why):
         recorded = await self._recorded()
         matching, logs = recorded.matching(), recorded.logs()
         places = {rank: log.records for rank, log in logs.items()}
-        for clock in recorded.views():
-            with contextlib.suppress(ProcessLookupError):
-                places[clock.rank] = clock.read().cursor
+        places |= {rank: state.cursor for rank, state in recorded.states()}
         return tuple(communicators(matching, logs, places, recorded.cut()))
 
     async def _record(self) -> Record:

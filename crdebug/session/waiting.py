@@ -120,12 +120,8 @@ def _inside_mpi(history: History | None, ranks: RankSet) -> RankSet:
     not know."""
     if history is None or not history.recorded:
         return ranks
-    inside = set()
-    for clock in history.traveller.recorded.views():
-        with contextlib.suppress(ProcessLookupError):
-            if clock.read().now.inside:
-                inside.add(clock.rank)
-    return ranks & RankSet.of(inside)
+    states = history.traveller.recorded.states()
+    return ranks & RankSet.of(rank for rank, state in states if state.now.inside)
 
 
 def _are(ranks: RankSet) -> str:

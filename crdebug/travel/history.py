@@ -108,9 +108,9 @@ class History:
         return self.goes_back and self.traveller.in_the_past
 
     async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
-        """See RecordedJob.refresh."""
+        """See RecordedJob.refresh. What cannot be copied is as it was."""
         if self.recorded:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(CrdebugError):
                 await self.traveller.recorded.refresh(logs=logs, requests=requests)
 
     # ---- while the user lets the job run ----------------------------------------------------

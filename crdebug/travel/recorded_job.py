@@ -5,7 +5,6 @@ The ranks' clocks say where they are, the logs what they did. Nothing here moves
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -20,6 +19,7 @@ from crdebug.job.clocks import ClockView, RankClock
 from crdebug.job.holds import Hold
 from crdebug.job.without_container import no_way_back_over_hosts
 from crdebug.native.matcher.library import Library
+from crdebug.native.recorder.clock import Clock
 from crdebug.native.recorder.clock import Refused as Reason
 from crdebug.node import memory
 from crdebug.timeline.kept import load
@@ -36,6 +36,7 @@ class RecordedJob:
         self.library = library
         self.so_far = Recorded(library)  # what was read; see `read`
         self._clocks: tuple[RankClock, ...] = ()
+        self._last: dict[int, Instant] = {}  # of ranks on other hosts: where they were seen last
         self._holds: tuple[Hold, ...] = ()  # the ranks that these are of
 
     def forget(self) -> None:
@@ -52,7 +53,7 @@ class RecordedJob:
 
     async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
         """See how the ranks of a job over hosts are now; those of others are looked at when they
-        are asked for. For the arguments see FarRecord.refresh. Raises OSError."""
+        are asked for. For the arguments see FarRecord.refresh. Raises StoreError."""
         if self.job.far is not None:
             await self.job.far.refresh(logs=logs, requests=requests)
 
@@ -102,10 +103,25 @@ class RecordedJob:
 
     def _now(self, clock: ClockView) -> Instant:
         try:
-            state = clock.read()
+            now = self._last[clock.rank] = clock.read().now
         except ProcessLookupError:
             return self._at_its_end(clock.rank)
-        return state.now
+        except NotAvailable:
+            if self.job.far is None:
+                raise
+            return self._last.get(clock.rank, BEGINNING)  # its host is lost
+        return now
+
+    def states(self) -> Iterator[tuple[int, Clock]]:
+        """The ranks that are there, and can be asked, with their clocks."""
+        for view in self.views():
+            try:
+                yield view.rank, view.read()
+            except ProcessLookupError:
+                continue
+            except NotAvailable:
+                if self.job.far is None:
+                    raise
 
     def _at_its_end(self, rank: int) -> Instant:
         log = self.looked_at().get(rank)  # anew: it may have run since the last look
@@ -114,11 +130,7 @@ class RecordedJob:
     @property
     def in_epochs(self) -> RankSet:
         """The ranks that are inside an epoch of one-sided communication."""
-        found = []
-        for clock in self.views():
-            with contextlib.suppress(ProcessLookupError):
-                found += [clock.rank] if clock.read().open_epochs else []
-        return RankSet.of(found)
+        return RankSet.of(rank for rank, state in self.states() if state.open_epochs)
 
     # ---- reading the logs -----------------------------------------------------------------------
 
@@ -190,10 +202,7 @@ class RecordedJob:
 
     def unrecorded(self) -> dict[int, Reason]:
         """The ranks that are not recorded where they are, or were last, and why."""
-        found = {}
-        for clock in self.views():
-            with contextlib.suppress(ProcessLookupError):
-                found[clock.rank] = clock.read().refused
+        found = {rank: state.refused for rank, state in self.states()}
         if len(found) < len(self.job.group.ranks):  # some have ended: their logs say it
             logs = self.looked_at()
             found = {rank: log.refused for rank, log in logs.items()} | found

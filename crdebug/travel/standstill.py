@@ -31,7 +31,7 @@ class Standstill:
         if not patience or quiet < patience or since == self._told:
             return
         self._told = since
-        if any(clock.read().now.inside for clock in self._recorded.views()):
+        if any(state.now.inside for _, state in self._recorded.states()):
             lines, stuck = await judged(self._recorded, self._stood, job.group.ranks)
             alive = job.group.in_state(TargetState.RUNNING, TargetState.STOPPED)
             self._tell(standstill(patience, lines, for_ever=not alive - stuck))

@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from crdebug.base.errors import CrdebugError
+from crdebug.base.errors import CrdebugError, NotAvailable
 from crdebug.base.instant import Instant
 from crdebug.job.clocks import ClockView
 from crdebug.node import proc
@@ -49,7 +49,7 @@ class Stood:
     def look(self, clocks: Iterable[ClockView]) -> None:
         """To be called a few times a second."""
         for clock in clocks:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, NotAvailable):
                 now = clock.read().now
                 known = self._places.get(clock.rank)
                 if known is None or known.now != now:
@@ -82,7 +82,7 @@ class Stood:
         """The ranks that are where they were seen."""
         found = {}
         for clock in clocks:
-            with contextlib.suppress(OSError):
+            with contextlib.suppress(OSError, NotAvailable):
                 place = self._places.get(clock.rank)
                 if place is not None and clock.read().now == place.now:
                     found[clock.rank] = place

@@ -65,6 +65,10 @@ class Console:
         self._at.sendintr()
         return self._lines()
 
+    def hear(self, words: str) -> None:
+        """Without being asked."""
+        self._at.expect(words)
+
     def leave(self, command: str) -> None:
         self._at.sendline(command)
         while self._at.expect([pexpect.EOF, r"\(y or n\) "]):
@@ -229,6 +233,25 @@ def test_one_that_ends_by_itself(cluster: Cluster, record: str) -> None:
     ran = cluster.hosts[0].run(crdebug("run", "--no-debugger", record, "--", *words))
     assert ran.expect().stdout.count("rank ") >= RANKS or ran.stdout, ran
     hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "the job's files to be removed")
+
+
+def test_what_a_lost_host_knew_is_as_it_was() -> None:
+    with users.clean_home() as home, hosts.cluster(2, home) as cluster:
+        program = hosts.give(cluster, "hangs", hosts.mpi("Open MPI 4.1"))
+        words = hosts.open_mpi(cluster, RANKS, program, "--mode", "member")
+        with console(cluster, crdebug("run", "--name", "lost", "--", *words)) as at:
+            at.say("set patience 2")
+            at.say("set host-interval 0.5")
+            is_told(at.continue_until("no rank has come further"))
+            cluster.hosts[1].kill()
+            at.hear("the agent on n2 (has not answered|cannot be reached|has ended).*: ranks 2-3 ")
+            said = "\n".join(at.say("why-blocked"))
+            assert re.search(r"^0-1 wait in MPI_Barrier \(hangs.c:\d+\)", said, re.M), said
+            assert re.search(r"^2-3 .*the agent on n2 ", said, re.M), said
+            assert "a deadlock" not in said, said
+            assert at.say("when")[0] == "[0-3] tick 7, inside the next call"
+            assert at.say("info timeline")[0].endswith("| 7 calls")
+            at.leave("quit")
 
 
 def test_of_a_job_that_ended_without_crdebug_nothing_is_claimed(cluster: Cluster) -> None:
