@@ -154,6 +154,7 @@ def test_the_containers_of_a_trial_that_is_killed_end(
         assert all_of_it.read() == b""
 
 
+@needs_root
 def test_in_a_chroot_whose_root_is_no_mount_point_it_says_so(tmp_path: Path) -> None:
     """The mounts there cannot be made the job's own; nor can the starter's."""
     root = tmp_path / "root"
@@ -174,6 +175,7 @@ def test_in_a_chroot_whose_root_is_no_mount_point_it_says_so(tmp_path: Path) -> 
     assert (ran.returncode, ran.stdout.strip()) == (1, said), ran.stderr
 
 
+@needs_root
 def test_without_permission_it_says_so(scratch: Path) -> None:
     """Root without capabilities, as in a container."""
     ran = subprocess.run(
