@@ -8,20 +8,23 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
 from crdebug.acquire import source_lines
 from crdebug.attached.gdbs import raise_first
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError, StoreError
+from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
+from crdebug.base.ranks import RankSet
 from crdebug.job import clocks
 from crdebug.job.call_lines import SECONDS
 from crdebug.job.far_clocks import FarClock
 from crdebug.job.mirrored_logs import Copy, write_beside
 from crdebug.job.record_here import Is, RankSeen, RecordHere, RecordNow, Wanted
 from crdebug.node import owners
+
+_MOST_RANKS = 1 << 20
 
 
 class HostRecord(Protocol):
@@ -78,14 +81,21 @@ class FarRecord:
         self._where = {rank: host for host, ranks in pids.items() for rank in ranks}
         self._clocks: dict[int, FarClock] = {}
         self._copies: dict[int, Copy] = {}
+        self._beside: dict[str, int] = {}  # by host, the number of the last answer with files
         self._complete: set[int] = set()  # ranks that have ended, and whose logs are here
+        self.silent: dict[str, CrdebugError] = {}  # hosts whose part is old, and why
         self._busy = asyncio.Lock()
         shutil.rmtree(self.directory, ignore_errors=True)
         owners.make_private(self.directory)
 
+    def let_go(self) -> None:
+        """The job is about to be ended, or has ended: its logs on this host need not stay. (Those
+        on others go with their agents.)"""
+        self._here.close()
+
     def close(self) -> None:
         """Remove the copies, unless they are whole: nobody knows what else the ranks do."""
-        self._here.close()  # the others' agents end
+        self.let_go()
         if self.directory != self._whole:
             shutil.rmtree(self.directory, ignore_errors=True)
 
@@ -107,45 +117,75 @@ class FarRecord:
             try:
                 raise_first(await asyncio.gather(*asking, return_exceptions=True))
             except OSError as error:
-                raise StoreError(
-                    f"the record cannot be copied to this host: {error.strerror}"
-                ) from None
-            if self._complete == self._where.keys() and self.directory != self._whole:
+                why = (error.strerror or str(error)).lower()
+                raise StoreError(f"the record cannot be copied to this host: {why}") from None
+            living = {rank for ranks in self._pids.values() for rank in ranks}
+            if self._complete == living and self.directory != self._whole:
                 self.directory.rename(self._whole)
                 self.directory = self._whole
-                for rank in self._where:
-                    self._copies.pop(rank, None)
+                self.let_go()
 
     async def _ask(self, host: str, *, logs: bool, requests: bool) -> None:
         ranks = {rank: pid for rank, pid in self._pids[host].items() if rank not in self._complete}
         while ranks:
-            since = {rank: self._copy(rank).number for rank in ranks} if logs else None
-            wanted = Wanted(ranks, self._layer, str(self._there), since, requests)
+            known = [rank for rank in self._copies if self._where.get(rank) == host]
+            since = {rank: self._copies[rank].number for rank in known}
+            since = dict.fromkeys(ranks, 0) | since
+            wanted = Wanted(
+                ranks,
+                self._layer,
+                str(self._there),
+                since if logs else None,
+                self._beside.get(host, 0),
+                requests,
+            )
             try:
                 now = await self._at(host).record(wanted)
+                self._take(host, now)
             except CrdebugError as error:
                 self._is_silent(host, error)
                 return
-            for rank, seen in now.seen.items():
-                self._clocks.setdefault(rank, FarClock(rank, seen)).seen = seen
-            ended = {rank for rank, seen in now.seen.items() if seen.status is Is.ENDED}
-            for rank, news in now.news.items():
-                self._copy(rank).take(news)
-            write_beside(self.directory, now.beside)
+            ended = {rank for rank in ranks if self._has_ended(rank)}
             if not now.more and (logs or not ended):
-                self._complete |= ended
+                self._complete |= ended if now.there else set()
+                self.silent.pop(host, None)
                 return
             logs = True
 
-    def _copy(self, rank: int) -> Copy:
-        return self._copies.setdefault(rank, Copy(self.directory / str(rank)))
+    def _has_ended(self, rank: int) -> bool:
+        known = self._clocks.get(rank)
+        return known is not None and known.seen.status is Is.ENDED
+
+    def _take(self, host: str, now: RecordNow) -> None:
+        """What a host says is taken for its own ranks, and for no others. Raises OSError,
+        NotAvailable for what no crdebug says."""
+        for rank in self._pids[host]:
+            if (seen := now.seen.get(rank)) is not None:
+                self._clocks.setdefault(rank, FarClock(rank, seen)).seen = seen
+        for rank, news in now.news.items():
+            if not isinstance(rank, int) or not 0 <= rank < _MOST_RANKS:
+                raise NotAvailable(f"{host} sends a log of no rank")
+            if self._where.setdefault(rank, host) == host:  # one that had ended is nobody's yet
+                if rank not in self._copies:
+                    self._copies[rank] = Copy(self.directory / str(rank))
+                self._copies[rank].take(news)
+        its = [rank for rank, where in self._where.items() if where == host]
+        write_beside(self.directory, now.beside, its)
+        self._beside[host] = now.number
 
     def _is_silent(self, host: str, error: CrdebugError) -> None:
+        self.silent[host] = error
         silent = RankSeen(Is.UNREADABLE, problem=error.problem)
         for rank in self._pids[host]:
             known = self._clocks.setdefault(rank, FarClock(rank, silent))
             if known.seen.status is not Is.ENDED:
                 known.seen = silent
+
+    def caveats(self) -> Iterator[str]:
+        """What is old in the copies, as sentences."""
+        for host, error in self.silent.items():
+            ranks = RankSet.of(self._pids[host])
+            yield f"what {ranks.words} did since is not known: {error.problem}"
 
     # ---- the lines of calls ---------------------------------------------------------------------
 

@@ -348,6 +348,8 @@ class AttendedJob:
 
     async def end(self) -> None:
         """End every process of the job."""
+        if self.far is not None:
+            self.far.let_go()
         await end_job(self.group, self.record)
         self.catch_up()
 

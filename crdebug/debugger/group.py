@@ -260,7 +260,7 @@ class TargetGroup:
     async def whole(self) -> None:
         """Wait for targets that are being replaced."""
         if self.replacing:
-            await asyncio.gather(*self.replacing, return_exceptions=True)
+            await asyncio.wait(self.replacing)
 
     async def close(self, deadline: Deadline | None = None) -> None:
         """End every GDB. Tries all of them, then raises the first error."""

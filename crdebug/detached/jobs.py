@@ -115,20 +115,22 @@ async def run_detached(
     given: Given | None = None,
     *,
     hold: bool = False,
+    here: bool = False,
 ) -> JobInfo:
     """Start a job; returns when its launcher runs, or, of a job over hosts, when all ranks do.
 
-    hold: every rank waits before main until it is let go, and all are on this host.
+    hold: every rank waits before main until it is let go.  here: all are on this host.
     """
     from crdebug.job.given import Given
     from crdebug.job.launch import launch
     from crdebug.job.over_hosts import may_spread
 
     given = given or Given()
-    if not hold and may_spread(argv, given.hosts, {**os.environ, **given.environment}):
+    if not here and may_spread(argv, given.hosts, {**os.environ, **given.environment}):
         from crdebug.detached.over_hosts import start_there
 
-        if (over_hosts := await start_there(argv, name, settings, given)) is not None:
+        argv, over_hosts = await start_there(argv, name, settings, given)
+        if over_hosts is not None:
             return await _info(over_hosts)
     directory, _ = await launch(argv, name=name, hold=hold, settings=settings, given=given)
     return await _info(directory)

@@ -40,7 +40,7 @@ class Front:
     async def start(
         self, argv: Sequence[str], name: str | None, settings: Settings, given: Given
     ) -> jobs.JobInfo:
-        return await jobs.run_detached(argv, name, settings, given, hold=self.held)
+        return await jobs.run_detached(argv, name, settings, given, hold=self.held, here=True)
 
     @contextlib.asynccontextmanager
     async def shown(self, job: str, settings: Settings) -> AsyncIterator[None]:

@@ -15,32 +15,39 @@ from crdebug.base.settings import Settings
 from crdebug.hosts import ssh
 from crdebug.hosts.launch import LauncherEnded, OverHosts, spread_of
 from crdebug.job.directory import JobDirectory, JobRecord
+from crdebug.job.ending import end
 from crdebug.job.given import Given
 from crdebug.job.launch import launch
 
 
 async def start_there(
     argv: Sequence[str], name: str | None, settings: Settings, given: Given
-) -> JobDirectory | None:
-    """Start a job over hosts; returns when all ranks have begun, or the launcher has ended. None if
-    all of its hosts are this one: then nothing is done. Raises NotAvailable, BadInput."""
+) -> tuple[Sequence[str], JobDirectory | None]:
+    """Start a job over hosts; returns when all ranks have begun, or the launcher has ended. If all
+    of its hosts are this one, nothing is done but that the command line names them. Raises
+    NotAvailable, BadInput; then nothing of the job is left."""
     place, limit = (given.directory or Path.cwd()).resolve(), Deadline(settings.launch)
     known = {**os.environ, **given.environment}
-    _, spread = await spread_of(argv, given.hosts, known, place, limit)
+    argv, spread = await spread_of(argv, given.hosts, known, place, limit)
     if spread is None:
-        return None
+        return argv, None
     agents = OverHosts(spread.hosts, spread.mark, settings, None, ssh.starter(settings))
     try:
         await agents.prepare(argv, place, hold=False)
         directory, record = await launch(
             argv, name=name, hold=False, settings=settings, given=given, spread=spread
         )
-        # Ranks that come later, or elsewhere, only find nobody who removes their files.
-        with contextlib.suppress(LauncherEnded, DeadlineExpired):
-            await agents.all_ranks(directory, record)
+        try:
+            # Ranks that come later, or elsewhere, only find nobody who removes their files.
+            with contextlib.suppress(LauncherEnded, DeadlineExpired):
+                await agents.all_ranks(directory, record)
+        except BaseException:
+            await end(record, Deadline(settings.stop))
+            directory.forget_if_over()
+            raise
     finally:
         await agents.close()
-    return directory
+    return argv, directory
 
 
 async def release_there(record: JobRecord, settings: Settings) -> tuple[str, ...]:

@@ -169,7 +169,7 @@ class Agent:
         self._patience = request.settings.host_patience
         entries = request.entries
         if request.again:
-            entries = await _left_behind(entries)
+            entries = await _left_behind(entries, request.users)
             if not entries:
                 return ()
         for entry in entries:
@@ -252,15 +252,19 @@ class Agent:
             self._wire.send(now)
 
 
-async def _left_behind(entries: tuple[ProcDesc, ...]) -> tuple[ProcDesc, ...]:
+async def _left_behind(
+    entries: tuple[ProcDesc, ...], users: tuple[int, ...]
+) -> tuple[ProcDesc, ...]:
     """Those of the ranks of an agent that has ended which are there, once its GDBs have let them
-    go; without the breakpoints that these may have left. Raises Refused."""
+    go; without the breakpoints that these may have left. users: see Attach. Raises Refused,
+    NotAvailable."""
     limit = Deadline(_LETTING_GO)
     found = []
     for entry in entries:
         with contextlib.suppress(ProcessLookupError, DeadlineExpired):
             await limit.until(partial(_is_free, entry.pid), "another GDB to let it go")
         if proc.is_alive(entry.pid):
+            _require_rank(entry, users)
             refuse_traced(entry.pid, entry.rank)
             clear_code(entry.rank, entry.pid)
             found.append(entry)

@@ -117,7 +117,7 @@ class Agents:
             targets,
             settings=self._settings,
             identities=names,
-            nodes=tuple(self._nodes.values()),
+            nodes=tuple(self._nodes[host] for host in used),
         )
         group.on_death = clear_code
         self._replacing = Replacing(self, group, used, _users(found), self._settings, self._tell)
@@ -126,24 +126,36 @@ class Agents:
         return group
 
     async def another_on(self, host: str) -> RemoteNode:
-        """Another agent of a host whose agent has ended. Raises NotAvailable."""
-        del self._nodes[host]
-        node = await self.on(host)
+        """Another agent of a host whose agent has ended. The caller closes it, or has it take that
+        one's place. Raises NotAvailable."""
+        return await self._begin(host)
+
+    def take_place(self, node: RemoteNode) -> None:
+        """It is this host's agent from now on."""
+        self._nodes[node.host] = node
         assert self._replacing is not None
         node.on_end = partial(self._replacing.ended, node)
-        return node
+        if node.lost:
+            self._replacing.ended(node)
 
     async def on(self, host: str) -> RemoteNode:
         """The agent of a host, started if there is none yet. Raises NotAvailable."""
         if host not in self._nodes:
-            deadline = Deadline(self._settings.attach)
-            started = await self._start(host, deadline)
-            self._nodes[host] = RemoteNode(host, started, self._settings, self._tell)
-            await self._nodes[host].greet(deadline)
+            self._nodes[host] = await self._begin(host)
         return self._nodes[host]
 
+    async def _begin(self, host: str) -> RemoteNode:
+        deadline = Deadline(self._settings.attach)
+        node = RemoteNode(host, await self._start(host, deadline), self._settings, self._tell)
+        try:
+            await node.greet(deadline)
+        except BaseException:
+            await _close([node], self._settings)
+            raise
+        return node
+
     def of(self, host: str) -> RemoteNode:
-        """The agent of a host that has ranks."""
+        """The agent of a host that has ranks; it may be lost."""
         return self._nodes[host]
 
     async def close(self) -> None:

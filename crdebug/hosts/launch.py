@@ -130,7 +130,7 @@ class OverHosts:
         await gather_all(map(one, self._away))
 
     def records(self, found: FoundJob, record: JobRecord, run: Path) -> FarRecord | None:
-        """Of these ranks, of a group that `attach` has made; None if nothing is recorded."""
+        """Of these ranks; None if nothing is recorded."""
         if not record.layer:
             return None
         pids: dict[str, dict[int, int]] = {}
@@ -206,7 +206,7 @@ class OverHosts:
 
     async def attach(self, found: FoundJob) -> TargetGroup:
         """Attach a GDB to each of these ranks. The group ends the agents."""
-        return await self._agents.attach(found, RankSet(), self._subscriber)
+        return await self._agents.attach(found, found.ended, self._subscriber)
 
     def gates(self) -> dict[int, SetGate]:
         """Of the ranks that were found, by rank."""

@@ -65,7 +65,7 @@ class Replacing:
             await asyncio.sleep(_LOOK)
         try:
             stand = await self._begin(node)
-        except CrdebugError as error:
+        except (CrdebugError, OSError) as error:
             self._tell(JobSays(f"{ranks.words}: no other agent on {host}: {error}"))
             return
         if stand:
@@ -76,15 +76,24 @@ class Replacing:
 
     async def _begin(self, node: RemoteNode) -> RankSet:
         """Have another agent take up the ranks that are left; returns these."""
-        host = node.host
         await node.close(Deadline(self._settings.stop))
-        other = await self._agents.another_on(host)
-        targets = {
-            mirror.rank: RemoteTarget(other, mirror)
-            for mirror in await other.attach(self._entries[host], self._users, again=True)
-        }
-        self._group.nodes = tuple(other if each is node else each for each in self._group.nodes)
-        for entry in self._entries[host]:
+        other = await self._agents.another_on(node.host)
+        try:
+            taken = await self._take_up(other)
+        except BaseException:
+            await other.close(Deadline(self._settings.stop))
+            raise
+        self._group.nodes = tuple(
+            other if each.host == other.host else each for each in self._group.nodes
+        )
+        self._agents.take_place(other)
+        return taken
+
+    async def _take_up(self, other: RemoteNode) -> RankSet:
+        entries = self._entries[other.host]
+        mirrors = await other.attach(entries, self._users, again=True)
+        targets = {mirror.rank: RemoteTarget(other, mirror) for mirror in mirrors}
+        for entry in entries:
             before = self._group[entry.rank]
             if entry.rank in targets:
                 await self._group.replace(targets[entry.rank])

@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import tempfile
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -21,7 +22,9 @@ from crdebug.native.recorder.clock import LogHeader
 
 _CHUNK = 1 << 16
 _TRIES = 100  # to read a header that does not change meanwhile
-_LARGEST_FILE = 1 << 20  # of those beside the logs
+_LARGEST_FILE = 1 << 20  # bytes, of those beside the logs
+_LARGEST_LOG = 1 << 40
+_BESIDE = re.compile(r"(0|[1-9]\d{0,6})\.(maps|unfreed)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,7 +50,9 @@ class Source:
         self._path = path
         self._number = 0
         self._file: tuple[int, int, int] | None = None
-        self._sums: dict[int, int] = {}
+        self._sums: dict[int, int] = {}  # of what the reader has, by offset
+        self._begun = b""  # the header as it was when the present round began
+        self._next = 0  # of its spans; 0: there is none
 
     def news(self, since: int, most: int) -> News | None:
         """What is new since the news of this number (0: everything), at most some `most` bytes;
@@ -62,30 +67,33 @@ class Source:
             os.close(descriptor)
 
     def _read(self, descriptor: int, since: int, most: int) -> News | None:
-        begun = _header(descriptor)
-        if not any(begun[: layout.VERSION_SIZE]):
-            return None
         about = os.fstat(descriptor)
         file = about.st_dev, about.st_ino, about.st_size
         whole = not since or since != self._number or file != self._file
         if whole:
-            self._sums = {}
-        parts: dict[int, bytes] = {}
-        size, more = 0, False
-        for start, length in _spans(begun, about.st_size):
-            data = os.pread(descriptor, length, start)
-            total = zlib.crc32(data)
-            if self._sums.get(start) == total:
+            self._sums, self._next = {}, 0
+        if not self._next:
+            self._begun = _header(descriptor)
+        if not any(self._begun[: layout.VERSION_SIZE]):
+            return None
+        parts, size, more = dict[int, bytes](), 0, False
+        for at, (start, length) in enumerate(_spans(self._begun, about.st_size)):
+            if at < self._next:
                 continue
             if size >= most:
-                more = True
+                self._next, more = at, True
                 break
-            self._sums[start], parts[start] = total, data
-            size += len(data)
-        if not more and (self._sums.get(0) != zlib.crc32(begun) or parts):
-            parts[0] = begun
-            self._sums[0] = zlib.crc32(begun)
-        if not parts:
+            data = os.pread(descriptor, length, start)
+            total = zlib.crc32(data)
+            if self._sums.get(start) != total:
+                self._sums[start], parts[start] = total, data
+                size += len(data)
+        if not more:  # by now all that this header speaks of is there
+            self._next = 0
+            total = zlib.crc32(self._begun)
+            if self._sums.get(0) != total or parts:
+                self._sums[0], parts[0] = total, self._begun
+        if not parts and not more:
             return None
         self._file = file
         self._number += 1
@@ -140,7 +148,8 @@ class Copy:
         self._path = path
 
     def take(self, news: News) -> None:
-        """Make them part of it. Raises OSError."""
+        """Make them part of it. Raises OSError; NotAvailable for what no crdebug has sent."""
+        _require_sound(news)
         if news.whole:
             self._path.unlink(missing_ok=True)  # whoever has read it sees another file now
         how = os.O_RDWR | os.O_CLOEXEC | (os.O_CREAT | os.O_EXCL if news.whole else 0)
@@ -155,6 +164,15 @@ class Copy:
         self.number = news.number
 
 
+def _require_sound(news: News) -> None:
+    sound = isinstance(news.size, int) and 0 <= news.size <= _LARGEST_LOG
+    for start, data in news.parts.items():
+        known = isinstance(start, int) and isinstance(data, bytes)
+        sound = sound and known and 0 <= start <= news.size - len(data)
+    if not sound:
+        raise NotAvailable("what another host sends cannot be part of a log")
+
+
 # ---- the files beside them -----------------------------------------------------------------------
 
 
@@ -163,30 +181,38 @@ class FilesBeside:
     what it had mapped, and what it has not freed)."""
 
     def __init__(self) -> None:
+        self.number = 0  # of the last answer
         self._known: dict[str, tuple[int, int]] = {}
 
-    def news(self, directory: Path, most: int) -> dict[str, bytes]:
-        """By name, those that are new or have changed, at most some `most` bytes."""
-        found: dict[str, bytes] = {}
-        size = 0
-        with contextlib.suppress(OSError):
-            for each in os.scandir(directory):
-                if each.name.isdigit() or size >= most:
+    def news(self, directory: Path, since: int, most: int) -> tuple[dict[str, bytes], bool]:
+        """By name, those that are new or have changed since the answer of this number, at most some
+        `most` bytes; and whether there are more."""
+        if since != self.number:
+            self._known = {}
+        self.number += 1
+        found, size = dict[str, bytes](), 0
+        with contextlib.suppress(OSError), os.scandir(directory) as entries:
+            for each in entries:
+                if not _BESIDE.fullmatch(each.name):
                     continue
                 with contextlib.suppress(OSError):
                     about = each.stat(follow_symlinks=False)
                     state = about.st_size, about.st_mtime_ns
-                    if self._known.get(each.name) != state and about.st_size <= _LARGEST_FILE:
-                        found[each.name] = Path(each.path).read_bytes()
-                        self._known[each.name] = state
-                        size += about.st_size
-        return found
+                    if self._known.get(each.name) == state or about.st_size > _LARGEST_FILE:
+                        continue
+                    if size >= most:
+                        return found, True
+                    found[each.name] = Path(each.path).read_bytes()
+                    self._known[each.name] = state
+                    size += about.st_size
+        return found, False
 
 
-def write_beside(directory: Path, files: Mapping[str, bytes]) -> None:
-    """Raises OSError."""
+def write_beside(directory: Path, files: Mapping[str, bytes], ranks: Collection[int]) -> None:
+    """Files of these ranks; others are left out. Raises OSError."""
     for name, data in files.items():
-        if name != os.path.basename(name) or name in (".", "..") or name.isdigit():
+        match = _BESIDE.fullmatch(name) if isinstance(name, str) else None
+        if match is None or int(match[1]) not in ranks or not isinstance(data, bytes):
             continue
         descriptor, path = tempfile.mkstemp(dir=directory, prefix=".")
         with open(descriptor, "wb") as file:

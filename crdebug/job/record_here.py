@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import threading
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from pathlib import Path
 
@@ -33,14 +34,17 @@ class Wanted:
     """What crdebug asks for.
 
     ranks: the PIDs, by rank.  layer: the path of the library in them that records.
-    directory: their logs are there.  since: what is known of them: the number of the last news, by
-    rank; None if it is not about logs.  requests: are those that the ranks hold wanted, too?
+    directory: their logs are there, and perhaps those of ranks that ended before.
+    since: what is known of the logs: the number of the last news, by rank; None if it is not about
+    logs.  beside: the number of the last answer that had other files.
+    requests: are those that the ranks hold wanted, too?
     """
 
     ranks: Mapping[int, int]
     layer: str
     directory: str
     since: Mapping[int, int] | None = None
+    beside: int = 0
     requests: bool = False
 
 
@@ -64,12 +68,16 @@ class RankSeen:
 
 @dataclass(frozen=True, slots=True)
 class RecordNow:
-    """The answer. seen: by rank, before the logs were read.  news: of logs, by rank.  beside: other
-    files, by name.  more: there is more of these, than fits in one answer."""
+    """The answer. seen: by rank, before the logs were read.  there: are there logs at all?
+    news: of these, by rank.  beside: other files, by name, in the answer of this number.
+    more: there is more of them than fits in one answer.
+    """
 
     seen: Mapping[int, RankSeen]
-    news: Mapping[int, News]
-    beside: Mapping[str, bytes]
+    there: bool = False
+    news: Mapping[int, News] = field(default_factory=dict)
+    beside: Mapping[str, bytes] = field(default_factory=dict)
+    number: int = 0
     more: bool = False
 
 
@@ -78,6 +86,8 @@ class RecordHere:
     would remove them when the ranks have ended waits for its lock (native/starter/bare.c)."""
 
     def __init__(self) -> None:
+        self._one_at_a_time = threading.Lock()  # a thread cannot be cancelled with its question
+        self._closed = False
         self._locks: dict[Path, int] = {}
         self._clocks: dict[int, RankClock] = {}
         self._sources: dict[Path, Source] = {}
@@ -85,42 +95,48 @@ class RecordHere:
 
     def answer(self, wanted: Wanted) -> RecordNow:
         """Raises OSError if a log cannot be read."""
-        self._lock(Path(wanted.directory).parent)
+        with self._one_at_a_time:
+            return self._answer(wanted)
+
+    def _answer(self, wanted: Wanted) -> RecordNow:
+        directory = Path(wanted.directory)
+        self._lock(directory.parent)
         seen = {
             rank: self._look(rank, pid, wanted.layer, requests=wanted.requests)
             for rank, pid in wanted.ranks.items()
         }
         if wanted.since is None:
-            return RecordNow(seen, {}, {})
-        directory, left = Path(wanted.directory), _MOST
-        news: dict[int, News] = {}
-        more = False
-        for rank in wanted.ranks:
-            path = directory / str(rank)
-            source = self._sources.setdefault(path, Source(path))
+            return RecordNow(seen)
+        try:
+            logs = {int(name) for name in os.listdir(directory) if name.isdigit()}
+        except FileNotFoundError:
+            return RecordNow(seen)
+        news, left, more = dict[int, News](), _MOST, False
+        for rank in sorted(logs & wanted.since.keys()) + sorted(logs - wanted.since.keys()):
             if left <= 0:
                 more = True
                 break
+            path = directory / str(rank)
+            source = self._sources.setdefault(path, Source(path))
             found = source.news(wanted.since.get(rank, 0), left)
             if found is not None:
                 news[rank] = found
                 more = more or found.more
                 left -= sum(map(len, found.parts.values()))
-        first = not any(wanted.since.values())
-        if first or directory not in self._beside:
-            self._beside[directory] = FilesBeside()
-        beside = self._beside[directory].news(directory, _MOST)
-        return RecordNow(seen, news, beside, more)
+        beside = self._beside.setdefault(directory, FilesBeside())
+        files, more_files = beside.news(directory, wanted.beside, _MOST)
+        return RecordNow(seen, True, news, files, beside.number, more or more_files)
 
     def _lock(self, scratch: Path) -> None:
         with contextlib.suppress(FileNotFoundError):
-            if scratch not in self._locks:
+            if scratch not in self._locks and not self._closed:
                 descriptor = os.open(scratch, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
                 self._locks[scratch] = descriptor
                 fcntl.flock(descriptor, fcntl.LOCK_SH)
 
     def close(self) -> None:
         """Let go of the logs. Idempotent."""
+        self._closed = True
         while self._locks:
             os.close(self._locks.popitem()[1])
 

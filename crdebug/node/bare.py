@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import fcntl
 import os
 import secrets
 import shutil
@@ -146,4 +147,9 @@ def end_remains(mark: str) -> None:
         signals.kill_all(pids, signal.SIGKILL)
         time.sleep(_PAUSE)
     with contextlib.suppress(OSError):
-        shutil.rmtree(scratch_of(mark))
+        place = os.open(scratch_of(mark), os.O_RDONLY | os.O_DIRECTORY)
+        try:  # somebody may still read there, and then whoever waits for that removes it
+            fcntl.flock(place, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            shutil.rmtree(scratch_of(mark))
+        finally:
+            os.close(place)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from crdebug.base.errors import BadInput, NotAvailable
@@ -36,7 +36,7 @@ class Checking(Why):
         Raises NotAvailable if the job is not recorded.
         """
         record = await self._record()
-        return await self._told(check(record), ranks, record.caveats())
+        return await self._told(check(record), ranks, [*record.caveats(), *self._what_is_old()])
 
     async def races(self, ranks: RankSet) -> str:
         """The receives and probes that could have got another message, as lines.
@@ -106,6 +106,11 @@ class Checking(Why):
         places = {rank: log.records for rank, log in logs.items()}
         places |= {rank: state.cursor for rank, state in recorded.states()}
         return tuple(communicators(matching, logs, places, recorded.cut()))
+
+    def _what_is_old(self) -> Iterator[str]:
+        """Of the record of a job over hosts."""
+        far = self._attended.far if self._attended is not None else None
+        return far.caveats() if far is not None else iter(())
 
     async def _record(self) -> Record:
         recorded = await self._recorded()

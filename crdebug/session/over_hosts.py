@@ -47,9 +47,9 @@ async def run(
         try:
             found = await agents.all_ranks(directory, record)
             tell_phase(subscriber, "run", "attach")
-            group = await agents.attach(found)
             now = Incarnation(directory, record)
             far = agents.records(found, record, now.run)
+            group = await agents.attach(found)
         except BaseException:
             await end(record, Deadline(settings.stop))
             directory.forget_if_over()
@@ -69,8 +69,9 @@ async def attach(
     agents = OverHosts(record.hosts, record.mark, settings, subscriber, begin)
     try:
         found = await agents.ranks_now(directory, record)
-        group, now = await agents.attach(found), Incarnation(directory, record)
+        now = Incarnation(directory, record)
         far = agents.records(found, record, now.run)
+        group = await agents.attach(found)
         await _open(agents.gates())
     except BaseException:
         await agents.close()

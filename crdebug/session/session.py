@@ -107,10 +107,16 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
             start = partial(
                 launch, argv, name=name, hold=True, settings=settings, given=given, spread=spread
             )
+            library = await load(settings.compiler)
             group, now, far, gates = await over_hosts.run(
                 start, argv, place, spread, settings, subscriber
             )
-            session = await cls._of_hosts(group, now, far, settings, subscriber)
+            try:
+                session = await cls._of_hosts(group, now, far, library, settings, subscriber)
+            except BaseException:
+                await end(now.record, Deadline(settings.stop))
+                now.directory.forget_if_over()
+                raise
             session._tell(JobSays(at_the_start(now.record)))
             try:
                 await over_hosts.let_begin(
@@ -174,9 +180,10 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         if await is_attended(directory.session_socket):
             raise attended_already(directory)
         if record.hosts:
+            library = await load(settings.compiler)
             async with directory.lock_within("attach", Deadline(settings.stop)):
                 group, now, far = await over_hosts.attach(directory, record, settings, subscriber)
-                session = await cls._of_hosts(group, now, far, settings, subscriber)
+                session = await cls._of_hosts(group, now, far, library, settings, subscriber)
                 try:
                     await session._bring_points_back()
                 except BaseException:
@@ -229,12 +236,12 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         group: TargetGroup,
         now: Incarnation,
         far: FarRecord | None,
+        library: Library,
         settings: Settings,
         subscriber: Callable[[Event], None] | None,
     ) -> Session:
         """Of a job over hosts. far: its record, if there is one."""
         session = cls(group, now.directory.name, settings, subscriber)
-        library = await load(settings.compiler)
         attended = AttendedJob(group, now, settings, session._tell, far)
         job = session._attend(attended, library)
         try:

@@ -125,7 +125,7 @@ class History:
         if self.recorded and self._job.alive:
             if self.goes_back:
                 self._ends.hold()
-            behind = self.traveller.position.is_behind(before)
+            behind = self.goes_back and self.traveller.position.is_behind(before)
             beside = asyncio.create_task(self._guard() if behind else self._read_on())
         self._pauses.goes_on()
         self.stood.goes_on()

@@ -251,6 +251,19 @@ async def test_an_agent_that_ends_again_and_again_is_left_alone(far: Job) -> Non
     await far.group.detach_all()
 
 
+async def test_one_that_cannot_be_replaced_leaves_the_others_alone(far: Job) -> None:
+    far.agents.fails = True
+    far.agents.hosts["n3"].signal(signal.SIGKILL)
+    told = "rank 3: no other agent on n3: "
+    await soon().until(lambda: any(told in each for each in far.told), "the failure")
+    await far.group.whole()
+    assert [node.lost for node in far.group.nodes] == ["", "has ended"]
+    assert (await far.group.evaluate(HERE, "pace")).merged() == ((HERE, "500"),)
+    stop = await soon().wait(far.group.run(HERE | RankSet.of([2]), Motion(Verb.NEXT, 1)), "a line")
+    assert len(stop.stops) == 3
+    await far.group.detach_all()
+
+
 async def test_a_rank_that_ends_with_its_agent_has_ended(far: Job) -> None:
     os.kill(far.processes[3].pid, signal.SIGKILL)
     far.agents.hosts["n3"].signal(signal.SIGKILL)

@@ -76,13 +76,17 @@ class LocalAgent:
 
 
 class Agents:
-    """Starts them, by host. hosts: those that were started; command: instead of an agent."""
+    """Starts them, by host. hosts: those that were started; command: instead of an agent.
+    fails: no other can be started."""
 
     def __init__(self, command: Sequence[str] = ()) -> None:
+        self.fails = False
         self.hosts: dict[str, LocalAgent] = {}
         self._command = command or (sys.executable, "-m", "crdebug.hosts")
 
     async def start(self, host: str, deadline: Deadline) -> LocalAgent:
+        if self.fails:
+            raise NotAvailable("there is no way to start one")
         process = await asyncio.create_subprocess_exec(
             *self._command, stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE
         )

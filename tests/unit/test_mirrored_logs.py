@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 from rank_log import WILD_SOURCE, LogWriter
 
-from crdebug.job.mirrored_logs import Copy, FilesBeside, Source, write_beside
+from crdebug.base.errors import NotAvailable
+from crdebug.job.mirrored_logs import Copy, FilesBeside, News, Source, write_beside
 from crdebug.native.recorder import clock as layout
 from crdebug.timeline.log import read_log
 from harness.matcher import library
@@ -86,6 +87,25 @@ def test_a_reader_that_has_lost_an_answer_gets_all_anew(tmp_path: Path) -> None:
     assert same(log.path, tmp_path / "copy")
 
 
+@pytest.mark.parametrize(
+    ("size", "parts"),
+    [
+        (-1, {}),
+        (1 << 50, {}),
+        (100, {-1: b"x"}),
+        (100, {100: b"x"}),
+        (100, {"0": b"x"}),
+        (100, {0: "x"}),
+    ],
+)
+def test_what_no_crdebug_has_sent_is_refused(
+    tmp_path: Path, size: int, parts: dict[int, bytes]
+) -> None:
+    with pytest.raises(NotAvailable, match="cannot be part of a log"):
+        Copy(tmp_path / "0").take(News(1, True, size, parts))
+    assert not list(tmp_path.iterdir())
+
+
 def test_what_is_no_log_is_copied_for_what_it_is(tmp_path: Path) -> None:
     log = tmp_path / "0"
     log.write_bytes(b"\xff" * layout.LOG_HEADER)
@@ -102,8 +122,20 @@ def test_files_beside_logs_come_when_they_are_new(tmp_path: Path) -> None:
     (there / "0").write_text("a log")
     (there / "0.maps").write_text("maps")
     beside = FilesBeside()
-    assert beside.news(there, MOST) == {"0.maps": b"maps"}
-    assert beside.news(there, MOST) == {}
-    write_beside(here, {"0.maps": b"maps", "../evil": b"", "1": b"no log", "..": b""})
+    (there / "kept").write_text("no host's")
+    assert beside.news(there, 0, MOST) == ({"0.maps": b"maps"}, False)
+    assert beside.news(there, 1, MOST) == ({}, False)
+    assert beside.news(there, 1, MOST) == ({"0.maps": b"maps"}, False)  # one was lost
+    (there / "1.maps").write_text("more")
+    assert beside.news(there, 0, 1)[1]
+    sent = {
+        "0.maps": b"maps",
+        "2.maps": b"",
+        "../evil": b"",
+        "1": b"no log",
+        "..": b"",
+        "kept": b"",
+    }
+    write_beside(here, sent, [0, 1])
     assert [path.name for path in here.iterdir()] == ["0.maps"]
     assert not (tmp_path / "evil").exists()

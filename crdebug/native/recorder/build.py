@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import re
@@ -14,7 +15,7 @@ from elftools.elf.dynamic import DynamicSection
 from elftools.elf.elffile import ELFFile
 
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import NotAvailable
+from crdebug.base.errors import DeadlineExpired, NotAvailable
 from crdebug.native.build import MADE, compile_with, is_made, make_once, place_for, strict
 from crdebug.native.recorder import mpi_four, mpi_wrappers
 from crdebug.node import programs
@@ -74,12 +75,13 @@ async def mpicc_of_program(argv: Sequence[str], place: Path, deadline: Deadline)
     wanted = next(filter(None, map(_needed_mpi, filter(None, found))), "")
     if not wanted:
         return None
-    for directory in os.get_exec_path():
+    for directory in dict.fromkeys(map(os.path.realpath, os.get_exec_path())):
         for path in sorted(Path(directory).glob("mpicc*")):
             if _COMPILERS.fullmatch(path.name) and os.access(path, os.X_OK):
-                told = await programs.run([str(path), "-show"], deadline, "the MPI compiler")
-                if wanted in _libraries(told.out):
-                    return str(path)
+                with contextlib.suppress(NotAvailable, DeadlineExpired):
+                    told = await programs.run([str(path), "-show"], deadline, "the MPI compiler")
+                    if wanted in _libraries(told.out):
+                        return str(path)
     return None
 
 
