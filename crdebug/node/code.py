@@ -19,6 +19,7 @@ from io import FileIO
 from itertools import groupby
 
 from crdebug.node import proc
+from crdebug.node.leaderless import shared
 
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _TRAP = 0xCC  # int3, x86-64
@@ -98,14 +99,19 @@ def _file_of(pid: int, mapping: proc.Mapping) -> Iterator[FileIO | None]:
 def _own_spans(pid: int, mapping: proc.Mapping) -> Iterator[tuple[int, int]]:
     """The address and size of each run of pages that the process has written to."""
     count = (mapping.end - mapping.start) // _PAGE
-    with open(proc.PROC / str(pid) / "pagemap", "rb", buffering=0) as pagemap:
-        data = os.pread(pagemap.fileno(), count * 8, mapping.start // _PAGE * 8)
+    data = _pagemap(pid, mapping.start // _PAGE * 8, count * 8)
     start = mapping.start
     for own, run in groupby(struct.iter_unpack("<Q", data), _is_own):
         size = sum(_PAGE for _ in run)
         if own:
             yield start, size
         start += size
+
+
+@shared
+def _pagemap(pid: int, offset: int, size: int) -> bytes:
+    with open(proc.PROC / str(pid) / "pagemap", "rb", buffering=0) as pagemap:
+        return os.pread(pagemap.fileno(), size, offset)
 
 
 def _is_own(entry: tuple[int]) -> bool:

@@ -8,9 +8,11 @@ from crdebug.base.errors import CrsFailed
 from crdebug.base.events import StopReason
 from harness import looks
 from harness.jobs import as_by_default, session
+from harness.nobody import needs_root
 from harness.programs import build
 
 
+@needs_root  # it deletes a file that it has mapped
 async def test_threads_come_out_of_the_waitpoint_under_thread_sanitizer(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
