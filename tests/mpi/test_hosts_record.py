@@ -20,6 +20,7 @@ pytestmark = nobody.needs_root
 
 RANKS = 4
 PROMPT = "(crdebug) "
+HANGS = "a deadlock, whatever else happens"
 SWEPT = (pytest.mark.sweep,)
 DEBIANS = [
     pytest.param(mpi.name, marks=() if "Open MPI" in mpi.name else SWEPT)
@@ -59,11 +60,15 @@ class Console:
         return [line.rstrip() for line in self._at.before.splitlines()[1:] if line.strip()]
 
     def continue_until(self, words: str) -> list[str]:
-        """Let the job run until this is said, and interrupt it."""
+        """Let the job run until this is said, and interrupt it; returns what was said. (Before
+        that, MPI_Init may take long enough to be told.)"""
         self._at.sendline("continue")
         self._at.expect(words)
+        assert self._at.before is not None and isinstance(self._at.after, str)
+        said = (self._at.before + self._at.after).splitlines()
         self._at.sendintr()
-        return self._lines()
+        self._lines()
+        return said
 
     def hear(self, words: str) -> None:
         """Without being asked."""
@@ -127,7 +132,7 @@ def test_why_it_hangs(cluster: Cluster, mpi: str) -> None:
     one = cluster.hosts[0]
     with running(cluster, mpi, "stuck", "hangs", "--mode", "member") as at:
         at.say("set patience 2")
-        is_told(at.continue_until("no rank has come further"))
+        is_told(at.continue_until(HANGS))
         is_told(at.say("why-blocked"))
         assert at.say("[3] why-blocked")[0].startswith("3 waits in MPI_Recv from 0")
         (_, message) = at.say("info messages")
@@ -159,7 +164,7 @@ def test_of_ranks_that_slurm_starts(cluster: Cluster, mpi: str) -> None:
     inner = crdebug("run", "--name", "slurms", "--", *srun)
     with console(cluster, ["salloc", "-N2", *inner]) as at:
         at.say("set patience 2")
-        is_told(at.continue_until("no rank has come further"))
+        is_told(at.continue_until(HANGS))
         cluster.hosts[0].run(crdebug("kill", "slurms")).expect()
         at.leave("quit")
     hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "the job's files to be removed")
@@ -168,7 +173,7 @@ def test_of_ranks_that_slurm_starts(cluster: Cluster, mpi: str) -> None:
 def test_the_requests_that_ranks_hold(cluster: Cluster) -> None:
     with running(cluster, "Open MPI 4.1", "held", "hangs", "--mode", "waitall") as at:
         at.say("set patience 1")
-        at.continue_until("no rank has come further")
+        at.continue_until("in MPI_Waitall")
         held = "\n".join(at.say("info requests"))
         assert re.search(r"\[0-3\] MPI_Irecv \(hangs\.c:\d+\) of tag 7: not sent", held), held
         at.leave("quit")
@@ -242,7 +247,7 @@ def test_what_a_lost_host_knew_is_as_it_was() -> None:
         with console(cluster, crdebug("run", "--name", "lost", "--", *words)) as at:
             at.say("set patience 2")
             at.say("set host-interval 0.5")
-            is_told(at.continue_until("no rank has come further"))
+            is_told(at.continue_until(HANGS))
             cluster.hosts[1].kill()
             at.hear("the agent on n2 (has not answered|cannot be reached|has ended).*: ranks 2-3 ")
             said = "\n".join(at.say("why-blocked"))
