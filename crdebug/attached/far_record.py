@@ -40,7 +40,7 @@ class HostRecord(Protocol):
 
 
 class ThisHost:
-    """The record of the ranks on crdebug's own host."""
+    """The host of this process: crdebug's own, or an agent's."""
 
     def __init__(self) -> None:
         self._here = RecordHere()
@@ -128,9 +128,8 @@ class FarRecord:
     async def _ask(self, host: str, *, logs: bool, requests: bool) -> None:
         ranks = {rank: pid for rank, pid in self._pids[host].items() if rank not in self._complete}
         while ranks:
-            known = [rank for rank in self._copies if self._where.get(rank) == host]
-            since = {rank: self._copies[rank].number for rank in known}
-            since = dict.fromkeys(ranks, 0) | since
+            copies = {r: copy for r, copy in self._copies.items() if self._where[r] == host}
+            since = dict.fromkeys(ranks, 0) | {r: copy.number for r, copy in copies.items()}
             wanted = Wanted(
                 ranks,
                 self._layer,

@@ -14,9 +14,9 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
 
-from crdebug.acquire import source_lines
 from crdebug.acquire.discovery import rank_in, ranks_of_daemon
 from crdebug.acquire.mpir import ProcDesc
+from crdebug.attached.far_record import ThisHost
 from crdebug.attached.gdbs import attach_group, clear_code
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, NotAvailable, Refused
@@ -55,7 +55,6 @@ from crdebug.hosts.messages import (
 from crdebug.hosts.wire import IsLost, Stream, Wire
 from crdebug.job import gathering, over_hosts
 from crdebug.job.holds import refuse_traced
-from crdebug.job.record_here import RecordHere
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer
 from crdebug.node import owners, probes, proc
@@ -85,7 +84,7 @@ class Agent:
         self._greeted = False
         self._holding = ""  # the mark of a job whose new ranks wait here
         self._starter = ""  # with which its files here are removed, once it has ended
-        self._record = RecordHere()
+        self._record = ThisHost()
         self._patience = Settings().host_patience
 
     async def run(self) -> None:
@@ -132,9 +131,9 @@ class Agent:
             case LetBegin(mark=mark, shim=shim):
                 return await gathering.let_begin(mark, shim)
             case ReadRecord(wanted=wanted):
-                return await asyncio.to_thread(self._record.answer, wanted)
-            case FindLines(sites=sites, seconds=seconds):
-                return await source_lines.lines(sites, Deadline(seconds))
+                return await self._record.record(wanted)
+            case FindLines(sites=sites):
+                return await self._record.lines(sites)
             case Attach():
                 return await self._attach(request)
             case Ask():

@@ -121,17 +121,12 @@ class Agents:
         )
         group.on_death = clear_code
         self._replacing = Replacing(self, group, used, _users(found), self._settings, self._tell)
-        for node in self._nodes.values():
-            node.on_end = partial(self._replacing.ended, node)
+        for node in group.nodes:
+            self.take_place(self._nodes[node.host])
         return group
 
-    async def another_on(self, host: str) -> RemoteNode:
-        """Another agent of a host whose agent has ended. The caller closes it, or has it take that
-        one's place. Raises NotAvailable."""
-        return await self._begin(host)
-
     def take_place(self, node: RemoteNode) -> None:
-        """It is this host's agent from now on."""
+        """It is its host's agent from now on, and is replaced if it ends."""
         self._nodes[node.host] = node
         assert self._replacing is not None
         node.on_end = partial(self._replacing.ended, node)
@@ -141,10 +136,12 @@ class Agents:
     async def on(self, host: str) -> RemoteNode:
         """The agent of a host, started if there is none yet. Raises NotAvailable."""
         if host not in self._nodes:
-            self._nodes[host] = await self._begin(host)
+            self._nodes[host] = await self.begin(host)
         return self._nodes[host]
 
-    async def _begin(self, host: str) -> RemoteNode:
+    async def begin(self, host: str) -> RemoteNode:
+        """Start an agent, which the caller closes, or has take the place of the host's one. Raises
+        NotAvailable."""
         deadline = Deadline(self._settings.attach)
         node = RemoteNode(host, await self._start(host, deadline), self._settings, self._tell)
         try:

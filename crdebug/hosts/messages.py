@@ -195,7 +195,6 @@ class FindLines:
     and a return address, to lines."""
 
     sites: tuple[tuple[int, int], ...]
-    seconds: float
 
 
 Request = (

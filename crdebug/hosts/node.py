@@ -126,8 +126,7 @@ class RemoteNode:
 
     async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
         """The lines of calls of MPI there, each a PID and a return address."""
-        request = FindLines(sites, SECONDS)
-        return cast(dict[tuple[int, int], str], await self.call(request, SECONDS))
+        return cast(dict[tuple[int, int], str], await self.call(FindLines(sites), SECONDS))
 
     async def gather(self, mark: str, shim: str) -> Gathered:
         """The ranks of a job over hosts that have begun there."""

@@ -77,7 +77,7 @@ class Replacing:
     async def _begin(self, node: RemoteNode) -> RankSet:
         """Have another agent take up the ranks that are left; returns these."""
         await node.close(Deadline(self._settings.stop))
-        other = await self._agents.another_on(node.host)
+        other = await self._agents.begin(node.host)
         try:
             taken = await self._take_up(other)
         except BaseException:

@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -14,6 +13,7 @@ import pytest
 
 from crdebug.node import proc
 from harness import hosts, nobody, slurm_hosts, users
+from harness.crdebug_on_hosts import console, crdebug
 from harness.hosts import Cluster, Host
 from harness.mpis import MPIS
 
@@ -75,7 +75,7 @@ BATCH = ("--batch", "-x", "/dev/null")
 
 
 def attach(pid: int, *options: object) -> list[object]:
-    return [sys.executable, "-m", "crdebug", "attach", *options, pid]
+    return crdebug("attach", *options, pid)
 
 
 def played(cluster: Cluster, pid: int, *options: object) -> str:
@@ -110,19 +110,6 @@ def test_the_answers_are_those_of_one_host(cluster: Cluster) -> None:
 # ---- one host, and hosts that are lost ----------------------------------------------------------
 
 
-@contextlib.contextmanager
-def console(host: Host, words: list[object]) -> Iterator[pexpect.spawn[str]]:
-    """crdebug's console there, at its prompt."""
-    command, *arguments = host.argv(words)
-    environment = {**host.environment, "TERM": "dumb", "NO_COLOR": "1"}
-    size = (50, 200)
-    with pexpect.spawn(
-        command, arguments, env=environment, timeout=60, encoding="utf-8", dimensions=size
-    ) as at:
-        at.expect("job .*: ranks .*\r\n")
-        yield at
-
-
 def answers(at: pexpect.spawn[str], command: str, words: str) -> None:
     at.sendline(command)
     at.expect(words)
@@ -145,7 +132,7 @@ def test_only_the_hosts_of_the_ranks_that_are_wanted_have_agents(
     cluster: Cluster, run: int
 ) -> None:
     one, two, three = cluster.hosts
-    with console(one, attach(run, "--ranks", "4-5")) as at:
+    with console(one, attach(run, "--ranks", "4-5"), "4-5") as at:
         answers(at, "info hosts", r"n3 +2 +\[4-5\] +reached\r\n")
         assert not agents(two) and len(agents(three)) == 1
         answers(at, "print my_rank", r"\[4\] = 4\r\n\[5\] = 5")
@@ -157,7 +144,7 @@ def test_only_the_hosts_of_the_ranks_that_are_wanted_have_agents(
 
 def test_a_link_that_is_cut_for_a_while_costs_nothing(cluster: Cluster, run: int) -> None:
     one, two, _ = cluster.hosts
-    with console(one, attach(run)) as at:
+    with console(one, attach(run), ".*") as at:
         two.cut()
         at.sendline("print my_rank * 7")
         at.expect(r"print my_rank")
@@ -171,7 +158,7 @@ def test_a_link_that_is_cut_for_a_while_costs_nothing(cluster: Cluster, run: int
 def test_a_host_that_is_lost_is_named_and_the_others_go_on(run_alone: tuple[Cluster, int]) -> None:
     cluster, run = run_alone
     one, two, three = cluster.hosts
-    with console(one, attach(run)) as at:
+    with console(one, attach(run), ".*") as at:
         answers(at, "set host-interval 0.5", "0.5 s")
         three.kill()
         at.expect(r"the agent on n3 (has not answered|cannot be reached|has ended).*: ranks 4-5 ")
@@ -201,7 +188,7 @@ def run_alone() -> Iterator[tuple[Cluster, int]]:
 def test_the_doctor_says_how_far_a_user_can_go_on_each_host(cluster: Cluster) -> None:
     """Those with the same answer are one line. The first is asked without an agent."""
     one = cluster.hosts[0]
-    doctor = [sys.executable, "-m", "crdebug", "doctor", "--hosts"]
+    doctor = crdebug("doctor", "--hosts")
     alone = one.run([*doctor, "n1"]).expect().stdout
     levels = re.fullmatch(r"ok +n1  (look, .*)\n(?: .*\n)*ready: .*\n", alone)
     assert levels is not None, alone

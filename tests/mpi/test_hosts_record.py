@@ -5,14 +5,14 @@ from __future__ import annotations
 
 import contextlib
 import re
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pexpect
 import pytest
 
-from harness import hosts, nobody, slurm_hosts, users
+from harness import crdebug_on_hosts, hosts, nobody, slurm_hosts, users
+from harness.crdebug_on_hosts import crdebug, leavings
 from harness.hosts import Cluster
 from harness.mpis import MPIS
 
@@ -36,12 +36,7 @@ def cluster() -> Iterator[Cluster]:
     """The ordinary user's, of two hosts."""
     with users.clean_home() as home, hosts.cluster(2, home) as made:
         yield made
-        found = [*Path("/proc", str(made.hosts[1].first), "root/dev/shm").glob("crdebug-*")]
-        assert not found, "a job has left files on a host"
-
-
-def crdebug(*words: object) -> list[object]:
-    return [sys.executable, "-m", "crdebug", *words]
+        assert not leavings(made), "a job has left files on a host"
 
 
 class Console:
@@ -93,28 +88,16 @@ def running(
             yield at
     finally:
         one.run(crdebug("kill", name))
-    hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "all processes of the job to end")
+    nothing_is_left(cluster)
 
 
-def _jobs(cluster: Cluster) -> list[Path]:
-    root = Path("/proc", str(cluster.hosts[1].first), "root/dev/shm")
-    return [*root.glob("crdebug-*")]
+def nothing_is_left(cluster: Cluster) -> None:
+    hosts.until(lambda: not leavings(cluster), hosts.PATIENCE, "the job's files to be removed")
 
 
 @contextlib.contextmanager
 def console(cluster: Cluster, words: list[object]) -> Iterator[Console]:
-    one = cluster.hosts[0]
-    command, *arguments = one.argv(words)
-    environment = {**one.environment, "TERM": "dumb", "NO_COLOR": "1"}
-    with pexpect.spawn(
-        command,
-        arguments,
-        env=environment,
-        timeout=60,
-        encoding="utf-8",
-        dimensions=(50, 200),
-    ) as at:
-        at.expect("job .*: ranks 0-3\r\n")
+    with crdebug_on_hosts.console(cluster.hosts[0], words, "0-3") as at:
         at.expect_exact(PROMPT)
         yield Console(at)
 
@@ -167,7 +150,7 @@ def test_of_ranks_that_slurm_starts(cluster: Cluster, mpi: str) -> None:
         is_told(at.continue_until(HANGS))
         cluster.hosts[0].run(crdebug("kill", "slurms")).expect()
         at.leave("quit")
-    hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "the job's files to be removed")
+    nothing_is_left(cluster)
 
 
 def test_the_requests_that_ranks_hold(cluster: Cluster) -> None:
@@ -223,7 +206,7 @@ def test_without_a_debugger(cluster: Cluster) -> None:
         one.run(crdebug("kill", "alone")).expect()
         rest = process.stdout.read().decode()
         assert process.wait(hosts.PATIENCE) == 143, rest
-    hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "the job's files to be removed")
+    nothing_is_left(cluster)
 
 
 def _why(cluster: Cluster, name: str) -> str:
@@ -237,7 +220,7 @@ def test_one_that_ends_by_itself(cluster: Cluster, record: str) -> None:
     words = hosts.open_mpi(cluster, RANKS, program)
     ran = cluster.hosts[0].run(crdebug("run", "--no-debugger", record, "--", *words))
     assert ran.expect().stdout.count("rank ") >= RANKS or ran.stdout, ran
-    hosts.until(lambda: not _jobs(cluster), hosts.PATIENCE, "the job's files to be removed")
+    nothing_is_left(cluster)
 
 
 def test_what_a_lost_host_knew_is_as_it_was() -> None:

@@ -7,7 +7,6 @@ import contextlib
 import os
 import re
 import signal
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -15,7 +14,8 @@ import pexpect
 import pytest
 
 from crdebug.node import proc
-from harness import hosts, nobody, slurm_hosts, users
+from harness import crdebug_on_hosts, hosts, nobody, slurm_hosts, users
+from harness.crdebug_on_hosts import crdebug, leavings
 from harness.hosts import Cluster, Host
 from harness.mpirun import Finished
 from harness.mpis import MPIS
@@ -46,21 +46,6 @@ def cluster() -> Iterator[Cluster]:
     with users.clean_home() as home, hosts.cluster(3, home) as made:
         yield made
         assert not leavings(made)
-
-
-def leavings(cluster: Cluster) -> list[Path]:
-    """Scratch directories of jobs, as each host sees them."""
-    return [
-        path
-        for host in cluster.hosts
-        for place in ("dev/shm", "tmp")
-        for path in (proc.root(host.first) / place).glob("crdebug-*")
-        if re.fullmatch("crdebug-[0-9a-f]{16}", path.name)
-    ]
-
-
-def crdebug(*words: object) -> list[object]:
-    return [sys.executable, "-m", "crdebug", *words]
 
 
 def script(cluster: Cluster, text: str) -> Path:
@@ -154,17 +139,7 @@ def test_an_allocation(cluster: Cluster) -> None:
 
 @contextlib.contextmanager
 def console(host: Host, words: list[object]) -> Iterator[pexpect.spawn[str]]:
-    command, *arguments = host.argv(words)
-    environment = {**host.environment, "TERM": "dumb", "NO_COLOR": "1"}
-    with pexpect.spawn(
-        command,
-        arguments,
-        env=environment,
-        timeout=60,
-        encoding="utf-8",
-        dimensions=(50, 200),
-    ) as at:
-        at.expect("job .*: ranks 0-5\r\n")
+    with crdebug_on_hosts.console(host, words, "0-5") as at:
         at.expect_exact("(crdebug) ")
         yield at
 

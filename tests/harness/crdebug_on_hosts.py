@@ -1,0 +1,47 @@
+"""crdebug on the hosts of a cluster (harness/hosts.py), and what it leaves there."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pexpect
+
+from crdebug.node import proc
+from harness.hosts import Cluster, Host
+
+
+def crdebug(*words: object) -> list[object]:
+    """Its command line, for `Host.run` and the others."""
+    return [sys.executable, "-m", "crdebug", *words]
+
+
+@contextlib.contextmanager
+def console(host: Host, words: Sequence[object], ranks: str) -> Iterator[pexpect.spawn[str]]:
+    """crdebug's console there, once it has said that it has the job with these ranks (a regular
+    expression)."""
+    command, *arguments = host.argv(words)
+    with pexpect.spawn(
+        command,
+        arguments,
+        env={**host.environment, "TERM": "dumb", "NO_COLOR": "1"},
+        timeout=60,
+        encoding="utf-8",
+        dimensions=(50, 200),
+    ) as at:
+        at.expect(f"job .*: ranks {ranks}\r\n")
+        yield at
+
+
+def leavings(cluster: Cluster) -> list[Path]:
+    """Scratch directories of jobs, as each host sees them."""
+    return [
+        path
+        for host in cluster.hosts
+        for place in ("dev/shm", "tmp")
+        for path in (proc.root(host.first) / place).glob("crdebug-*")
+        if re.fullmatch("crdebug-[0-9a-f]{16}", path.name)
+    ]
