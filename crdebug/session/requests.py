@@ -104,7 +104,9 @@ class Interludes:
         async def ring() -> None:
             await wait(after)
             due.set_result(time.monotonic())
-            await self._interrupt()
+            while True:  # a run that is about to begin misses the interrupt
+                await self._interrupt()
+                await asyncio.sleep(_AGAIN)
 
         bell = asyncio.create_task(ring()) if after else None
         try:

@@ -27,6 +27,10 @@ class Runs:
     async def interrupt(self) -> None:
         self._stop.set()
 
+    def misses(self) -> None:
+        """What has interrupted it so far came too early."""
+        self._stop.clear()
+
     async def take(self, since: float) -> float:
         self.own += 1
         return 0.001
@@ -71,6 +75,22 @@ async def test_an_interlude_is_due_when_its_owner_says_so() -> None:
     assert job.own == 0
     due.set()
     await running
+    assert job.own == 1
+
+
+async def test_an_interlude_that_is_due_before_the_run_has_begun_comes() -> None:
+    job, due = Runs([INTERRUPT], [BREAKPOINT]), asyncio.Event()
+    due.set()
+
+    async def begins_late() -> GroupStopped:
+        await asyncio.sleep(0.01)
+        job.misses()
+        return await job.run()
+
+    async def wait(seconds: float) -> None:
+        await due.wait()
+
+    await asyncio.wait_for(job.interludes.run(begins_late, job.take, 0.001, None, wait), 10)
     assert job.own == 1
 
 
