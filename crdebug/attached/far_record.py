@@ -7,8 +7,9 @@ is new from all hosts at once, so that everything else reads it as that of a job
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import shutil
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
 
@@ -17,14 +18,25 @@ from crdebug.attached.gdbs import raise_first
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
 from crdebug.base.ranks import RankSet
+from crdebug.base.settings import Settings
 from crdebug.job import clocks
 from crdebug.job.call_lines import SECONDS
-from crdebug.job.far_clocks import FarClock
+from crdebug.job.clocks import ClockHandle, RankClock
+from crdebug.job.far_clocks import ClockWrite, FarClock
 from crdebug.job.mirrored_logs import Copy, write_beside
-from crdebug.job.record_here import Is, RankSeen, RecordHere, RecordNow, Wanted
+from crdebug.job.record_here import (
+    ClocksHere,
+    Is,
+    RankSeen,
+    RecordHere,
+    RecordNow,
+    Wanted,
+)
+from crdebug.native.matcher.loading import load
 from crdebug.node import owners
 
 _MOST_RANKS = 1 << 20
+_LOOK = 0.01  # seconds between two looks at clocks that are waited for
 
 
 class HostRecord(Protocol):
@@ -36,6 +48,15 @@ class HostRecord(Protocol):
 
     async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
         """By PID and return address, see source_lines.lines. Raises CrdebugError."""
+        ...
+
+    def write(self, write: ClockWrite) -> None:
+        """Do it there, before everything that it is asked for afterwards."""
+        ...
+
+    async def cut(self, wanted: Wanted) -> None:
+        """Forget what is on record there after the place of each of these ranks, which stand: see
+        clocks.cut. Raises CrdebugError."""
         ...
 
 
@@ -53,6 +74,19 @@ class ThisHost:
 
     async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
         return await source_lines.lines(sites, Deadline(SECONDS))
+
+    def write(self, write: ClockWrite) -> None:
+        raise AssertionError("clocks of this host are written to at once")
+
+    async def cut(self, wanted: Wanted) -> None:
+        library, known = await load(Settings().compiler), ClocksHere(wanted.layer)
+        try:
+            for rank, pid in wanted.ranks.items():
+                with contextlib.suppress(ProcessLookupError):
+                    if (clock := known.of(rank, pid)) is not None:
+                        clocks.cut(clock, Path(wanted.directory) / str(rank), library)
+        except OSError as error:
+            raise StoreError(f"the record cannot be cut: {error.strerror}") from None
 
 
 class FarRecord:
@@ -80,7 +114,9 @@ class FarRecord:
         self._whole = clocks.logs(run)
         self._where = {rank: host for host, ranks in pids.items() for rank in ranks}
         self._clocks: dict[int, FarClock] = {}
+        self._own = ClocksHere(layer)  # of the ranks on this host, which are looked at at once
         self._copies: dict[int, Copy] = {}
+        self._agents: dict[str, HostRecord] = {}  # by host, whoever was asked last
         self._beside: dict[str, int] = {}  # by host, the number of the last answer with files
         self._complete: set[int] = set()  # ranks that have ended, and whose logs are here
         self.silent: dict[str, CrdebugError] = {}  # hosts whose part is old, and why
@@ -93,6 +129,11 @@ class FarRecord:
         on others go with their agents.)"""
         self._here.close()
 
+    def leave(self) -> None:
+        """There will be no debugger: let the ranks of this host run on wherever they are. (Agents
+        do the same with theirs when they end.)"""
+        clocks.let_all_go(self._own.all())
+
     def close(self) -> None:
         """Remove the copies, unless they are whole: nobody knows what else the ranks do."""
         self.let_go()
@@ -100,10 +141,42 @@ class FarRecord:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     @property
-    def clocks(self) -> tuple[FarClock, ...]:
-        """Of the ranks whose MPI calls are counted, as of the last `refresh`."""
+    def clocks(self) -> tuple[ClockHandle, ...]:
+        """Of the ranks whose MPI calls are counted. Those on other hosts are as of the last
+        `refresh`, or of the last stop by their debugger if that was later."""
         found = sorted(self._clocks.values(), key=lambda each: each.rank)
-        return tuple(each for each in found if each.seen.status is not Is.UNCOUNTED)
+        return tuple(
+            self._at_once(each) or each for each in found if each.seen.status is not Is.UNCOUNTED
+        )
+
+    def _at_once(self, far: FarClock) -> RankClock | None:
+        host = self._where[far.rank]
+        if self._at(host) is not self._here:
+            return None
+        with contextlib.suppress(ProcessLookupError):
+            return self._own.of(far.rank, self._pids[host][far.rank])
+        return None
+
+    def stands(self, rank: int, clock: bytes, written: int) -> None:
+        """The debugger of a rank on another host has stopped it: see FarClock."""
+        if (known := self._clocks.get(rank)) is not None:
+            known.stands(clock, written)
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Inside the block, in which ranks run, their clocks are looked at all the time."""
+        watching = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            watching.cancel()
+            await asyncio.gather(watching, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while True:
+            with contextlib.suppress(StoreError):
+                await self.refresh(logs=False)
+            await asyncio.sleep(_LOOK)
 
     async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
         """See how the ranks are now. logs: bring their logs up to date, too; those of ranks that
@@ -125,6 +198,16 @@ class FarRecord:
                 self.directory = self._whole
                 self.let_go()
 
+    async def cut(self) -> None:
+        """Forget what is on record after the place of each rank; all of them stand. Raises
+        CrdebugError."""
+        asking = [
+            self._at(host).cut(Wanted(ranks, self._layer, str(self._there)))
+            for host, ranks in self._pids.items()
+        ]
+        raise_first(await asyncio.gather(*asking, return_exceptions=True))
+        await self.refresh()
+
     async def _ask(self, host: str, *, logs: bool, requests: bool) -> None:
         ranks = {rank: pid for rank, pid in self._pids[host].items() if rank not in self._complete}
         while ranks:
@@ -139,7 +222,11 @@ class FarRecord:
                 requests,
             )
             try:
-                now = await self._at(host).record(wanted)
+                agent = self._at(host)
+                if self._agents.setdefault(host, agent) is not agent:
+                    self._agents[host] = agent
+                    self._forget_writes(host)
+                now = await agent.record(wanted)
                 self._take(host, now)
             except CrdebugError as error:
                 self._is_silent(host, error)
@@ -160,7 +247,7 @@ class FarRecord:
         NotAvailable for what no crdebug says."""
         for rank in self._pids[host]:
             if (seen := now.seen.get(rank)) is not None:
-                self._clocks.setdefault(rank, FarClock(rank, seen)).seen = seen
+                self._known(host, rank, seen).was_seen(seen, now.written)
         for rank, news in now.news.items():
             if not isinstance(rank, int) or not 0 <= rank < _MOST_RANKS:
                 raise NotAvailable(f"{host} sends a log of no rank")
@@ -172,11 +259,21 @@ class FarRecord:
         write_beside(self.directory, now.beside, its)
         self._beside[host] = now.number
 
+    def _known(self, host: str, rank: int, seen: RankSeen) -> FarClock:
+        if rank not in self._clocks:
+            self._clocks[rank] = FarClock(rank, seen, lambda write: self._at(host).write(write))
+        return self._clocks[rank]
+
+    def _forget_writes(self, host: str) -> None:
+        for rank, known in self._clocks.items():
+            if self._where[rank] == host:
+                known.forget_writes()
+
     def _is_silent(self, host: str, error: CrdebugError) -> None:
         self.silent[host] = error
         silent = RankSeen(Is.UNREADABLE, problem=error.problem)
         for rank in self._pids[host]:
-            known = self._clocks.setdefault(rank, FarClock(rank, silent))
+            known = self._known(host, rank, silent)
             if known.seen.status is not Is.ENDED:
                 known.seen = silent
 

@@ -153,6 +153,11 @@ class AttendedJob:
         return self.incarnation.run
 
     @property
+    def logs(self) -> Path:
+        """The directory of its record: of copies, if it runs over hosts."""
+        return self.far.directory if self.far is not None else clocks.logs(self.run_directory)
+
+    @property
     def alive(self) -> bool:
         return self.incarnation.alive
 
@@ -284,6 +289,8 @@ class AttendedJob:
         for shim in with_shims(alive):
             shim.set_with_checkpoint(0)
         clocks.let_go(alive, self.record.layer)
+        if self.far is not None:
+            self.far.leave()
 
     def _follow_programs(self) -> None:
         """Ranks may have become other programs while they ran."""
@@ -304,6 +311,16 @@ class AttendedJob:
             with contextlib.suppress(ProcessLookupError):
                 if hold.waiting():
                     await hold.release(Deadline(self.settings.herd))
+
+    @contextlib.asynccontextmanager
+    async def watched(self) -> AsyncIterator[None]:
+        """Around a time in which ranks run and their clocks are waited for: those on other hosts
+        are up to date within some ms then. (Of a rank that stands they always are.)"""
+        if self.far is None:
+            yield
+            return
+        async with self.far.watched():
+            yield
 
     @contextlib.asynccontextmanager
     async def running(self) -> AsyncIterator[None]:

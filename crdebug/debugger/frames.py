@@ -19,6 +19,7 @@ from crdebug.debugger.target import LOOKED_AT, Frame, SelectedBy, Target, Target
 from crdebug.gdbscripts.wire import Command
 
 
+@question
 async def at_program(target: Target, deadline: Deadline) -> None:
     """Make the next questions to a stopped rank apply to the program's frame."""
     if target.selection.by is SelectedBy.NOBODY and target.state in LOOKED_AT:

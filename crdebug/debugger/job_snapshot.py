@@ -4,7 +4,8 @@ The lowest rank that maps shared memory for writing keeps it. We cannot put back
 process outside the ranks (the launcher) may write too: it must be unchanged.
 
 Data that ranks have sent each other and not received yet is in the kernel, and would be lost, or
-come twice: neither `keep` nor `put_back` is possible while there is anything in a socket or a pipe.
+come twice. Of TCP connections between ranks it is kept, and sent again (connections.py); neither
+`keep` nor `put_back` is possible while there is anything in another socket or a pipe.
 Data that ranks have written to terminals, or to pipes that lead out of the job, stays written: a
 job that is put back writes it again as it runs on. (Regular files go back, see
 gdbscripts/snapshot/files.py.) Data that has come from outside in the meantime (standard input,
@@ -15,28 +16,32 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, GdbError, Refused
 from crdebug.base.ranks import RankSet
+from crdebug.debugger.connections import Connections, OnTheirWay, places_of
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.rank_host import HostRoom
 from crdebug.debugger.target import KeptInfo, Target, TargetState
-from crdebug.node import in_flight, memory, proc, sharing
 
 _LOG = "/dev/shm/crdebug/time/"  # the record of a run stays as it is
 _SHARE_TO_COPY = 4  # copies of all ranks take at most one part in so many of the free memory
-_SHARED_MEMORY = ("/dev/shm/", "/dev/zero")
 
 
 @dataclass(frozen=True, slots=True)
 class KeptJob:
-    """A snapshot of all ranks. ranks: by rank, the size of its part."""
+    """A snapshot of all ranks.
+
+    ranks: by rank, the size of its part.  on_their_way: what their connections had.
+    """
 
     name: str
     ranks: Mapping[int, KeptInfo]
+    on_their_way: OnTheirWay = field(default_factory=lambda: OnTheirWay({}, {}))
 
     @property
     def bytes(self) -> int:
@@ -75,24 +80,28 @@ class Snapshots:
         return tuple(self._kept.values())
 
     async def keep(
-        self, name: str, deadline: Deadline, others: Collection[int] | None = None
+        self,
+        name: str,
+        deadline: Deadline,
+        others: Mapping[str, Collection[int]] | None = None,
     ) -> KeptJob:
         """Take a snapshot of all ranks, under a name; it replaces one of that name. others: the
-        job's other processes, if they are known.
+        job's other processes by host ("": this one), if they are known.
 
         Raises Refused, with nothing kept, when something is in flight or a rank cannot be kept.
         """
         targets = self._targets("keep a snapshot")
-        pids = _pids(targets)
-        problems = _in_flight(pids)
-        if problems:
-            raise Refused(f"cannot keep a snapshot: {'; '.join(problems)}")
-        if others is None:
-            others = proc.processes_in_namespace_of(next(iter(pids.values())))
-        ranges = _ranges(pids, set(others).difference(pids.values()), self._logs)
-        most = memory.available() // _SHARE_TO_COPY // len(targets)
+        places = places_of(targets)
+        on_their_way = await Connections(places).kept()
+        ranges: dict[int, tuple[str, ...]] = {}
+        most: dict[int, int] = {}
+        for place in places:
+            known = others.get(place.name) if others is not None else None
+            ranges |= await place.host.ranges(place.pids, known, self._logs)
+            free = await place.host.available()
+            most |= dict.fromkeys(place.pids, free // _SHARE_TO_COPY // len(place.pids))
         answers = await asyncio.gather(
-            *(each.keep(name, ranges[each.rank], deadline, most) for each in targets),
+            *(each.keep(name, ranges[each.rank], deadline, most[each.rank]) for each in targets),
             return_exceptions=True,
         )
         kept: dict[int, KeptInfo] = {}
@@ -102,13 +111,18 @@ class Snapshots:
                 raise answer
             kept[target.rank] = answer
         self._kept.pop(name, None)
-        self._kept[name] = KeptJob(name, kept)
+        self._kept[name] = KeptJob(name, kept, on_their_way)
         return self._kept[name]
+
+    async def rooms(self) -> tuple[HostRoom, ...]:
+        """How much memory there is on each host. Raises Refused."""
+        places = places_of(self._targets("look at the memory"))
+        return tuple(await asyncio.gather(*(place.host.room(place.pids) for place in places)))
 
     def has(self, name: str) -> bool:
         """Do all ranks still have it? A checkpoint ends frozen ones."""
         return name in self._kept and all(
-            self._group[rank].has_kept(name) for rank in self._group.ranks
+            name in self._group[rank].kept for rank in self._group.ranks
         )
 
     async def obstacles(self, name: str, deadline: Deadline) -> tuple[str, ...]:
@@ -131,7 +145,8 @@ class Snapshots:
             for target, problems in zip(targets, told, strict=True)
             for problem in problems
         ]
-        return (*found, *_in_flight(_pids(targets)))
+        connections = Connections(places_of(targets))
+        return (*found, *await connections.obstacles(self._kept[name].on_their_way))
 
     async def put_back(
         self,
@@ -153,9 +168,12 @@ class Snapshots:
         targets, begun = self._targets("go back in memory"), False
         try:
             await _all(targets, lambda each: each.hold(deadline))
+            connections = Connections(places_of(targets))
             async with around():
                 begun = True
+                await connections.clear()
                 await _all(targets, lambda each: each.put_memory_back(name, deadline))
+                await connections.send(self._kept[name].on_their_way)
         except CrdebugError:
             if not begun:
                 with contextlib.suppress(CrdebugError):
@@ -216,47 +234,3 @@ async def _all(targets: Sequence[Target], do: Callable[[Target], Awaitable[objec
                 hint="restart it from a checkpoint",
             ) from outcome
         raise outcome
-
-
-def _pids(targets: Iterable[Target]) -> dict[int, int]:
-    return {each.rank: each.pid for each in targets if each.pid is not None}
-
-
-def _ranges(
-    pids: Mapping[int, int], others: Iterable[int], logs: str
-) -> dict[int, tuple[str, ...]]:
-    """By rank, the shared mappings that it keeps, as arguments of -crdebug-keep. others: processes
-    that may write them too.
-
-    Raises Refused when a rank maps memory of a device, which we must not read or write.
-    """
-    outside = sharing.written_by(others)
-    taken: set[tuple[str, int, int, int]] = set()
-    found: dict[int, tuple[str, ...]] = {}
-    for rank, pid in sorted(pids.items()):
-        ranges = []
-        for each in sharing.shared_mappings(pid):
-            if not each.writable or each.identity in taken or each.path.startswith(logs):
-                continue
-            if each.path.startswith("/dev/") and not each.path.startswith(_SHARED_MEMORY):
-                raise Refused(
-                    f"cannot keep a snapshot: memory of the device {each.path} is in use",
-                    ranks=RankSet.of([rank]),
-                )
-            taken.add(each.identity)
-            mark = "=" if each.file in outside else ""
-            ranges.append(f"{mark}{each.start:x}-{each.end:x}")
-        found[rank] = tuple(ranges)
-    return found
-
-
-def _in_flight(pids: Mapping[int, int]) -> tuple[str, ...]:
-    """The contents of the ranks' sockets and pipes, as lines."""
-    try:
-        return tuple(
-            f"rank {rank}: {channel}"
-            for rank, pid in pids.items()
-            for channel in in_flight.in_flight(pid)
-        )
-    except ProcessLookupError:
-        return ("a rank has ended",)

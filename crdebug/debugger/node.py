@@ -10,6 +10,7 @@ from crdebug.base.ranks import RankSet
 
 if TYPE_CHECKING:
     from crdebug.debugger.question import Question
+    from crdebug.debugger.rank_host import RankHost
 
 
 class Node(Protocol):
@@ -25,6 +26,11 @@ class Node(Protocol):
     def lost(self) -> str:
         """Why its agent cannot be reached any more, as words that follow the host's name; "" as
         long as it can."""
+        ...
+
+    @property
+    def rank_host(self) -> RankHost:
+        """What can be asked about the ranks there, besides their debuggers."""
         ...
 
     async def ask(self, question: Question[T], ranks: RankSet) -> Answers[T]:

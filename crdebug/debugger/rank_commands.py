@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from crdebug.base.deadline import Deadline
+from crdebug.base.errors import GdbError
 from crdebug.base.events import Location
 from crdebug.debugger import mi_values
 from crdebug.debugger.question import question
@@ -72,6 +73,20 @@ async def call_sites(
     words = " ".join(map(hex, addresses))
     told = (await target.mi(f"{Command.SITES} {words}", deadline)).payload
     return tuple(mi_values.location(entry) for entry in told.list("sites").tuples())
+
+
+async def read_memory(target: Target, address: int, size: int, deadline: Deadline) -> bytes:
+    """The bytes there; none if nothing is mapped."""
+    try:
+        told = (await target.mi(f"-data-read-memory-bytes {address} {size}", deadline)).payload
+    except GdbError:
+        return b""
+    return b"".join(bytes.fromhex(each.text("contents")) for each in told.list("memory").tuples())
+
+
+async def write_memory(target: Target, address: int, data: bytes, deadline: Deadline) -> None:
+    if data:
+        await target.mi(f"-data-write-memory-bytes {address} {data.hex()}", deadline)
 
 
 @question

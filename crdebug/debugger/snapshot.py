@@ -42,8 +42,10 @@ class Keeper:
         self._taken[name] = told.number("process"), told.number("changed")
         return KeptInfo(told.number("bytes"), told.number("changed"), told.text("way") == "frozen")
 
-    def has(self, name: str) -> bool:
-        return name in self._stops and self._tracker.state is not TargetState.EXITED
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of those that can be put back."""
+        return tuple(self._stops) if self._tracker.state is not TargetState.EXITED else ()
 
     def lent(self, told: MiTuple) -> None:
         """The process was lent for a checkpoint, and its GDB has ended all frozen copies. told: the

@@ -38,8 +38,9 @@ class SnapshotVerbs:
             await self._stand("keep a snapshot", deadline)
             return await self._keeper.keep(name, ranges, deadline, most)
 
-    def has_kept(self, name: str) -> bool:
-        return self._keeper.has(name)
+    @property
+    def kept(self) -> tuple[str, ...]:
+        return self._keeper.kept
 
     async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
         return await deadline.wait(asyncio.to_thread(self._keeper.sizes), "the snapshots' sizes")

@@ -413,8 +413,9 @@ class Target(Protocol):
         """
         ...
 
-    def has_kept(self, name: str) -> bool:
-        """Is there a snapshot of that name?"""
+    @property
+    def kept(self) -> tuple[str, ...]:
+        """The names of its snapshots."""
         ...
 
     async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:

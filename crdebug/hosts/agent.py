@@ -11,6 +11,7 @@ import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -24,15 +25,17 @@ from crdebug.base.events import Event, JobSays
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.base.version import VERSION
-from crdebug.debugger import questions
+from crdebug.debugger import questions, rank_host
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.question import Question
-from crdebug.debugger.target import DebuggerDied, Notice, Target
+from crdebug.debugger.target import DebuggerDied, Notice, Target, TargetState
 from crdebug.hosts import every_question, greeting
 from crdebug.hosts.messages import (
     Ask,
+    AskHost,
     Attach,
     Classes,
+    CutRecord,
     Do,
     Find,
     FindLines,
@@ -50,11 +53,14 @@ from crdebug.hosts.messages import (
     Says,
     SetGate,
     Told,
+    WriteClock,
     as_classes,
 )
 from crdebug.hosts.wire import IsLost, Stream, Wire
-from crdebug.job import gathering, over_hosts
+from crdebug.job import clocks, gathering, over_hosts
+from crdebug.job.far_clocks import ClockWrite
 from crdebug.job.holds import refuse_traced
+from crdebug.job.record_here import ClocksHere
 from crdebug.native.build import build
 from crdebug.native.recorder.build import build_layer
 from crdebug.node import owners, probes, proc
@@ -85,6 +91,8 @@ class Agent:
         self._holding = ""  # the mark of a job whose new ranks wait here
         self._starter = ""  # with which its files here are removed, once it has ended
         self._record = ThisHost()
+        self._clocks = ClocksHere()
+        self._written = 0  # the last write to a clock
         self._patience = Settings().host_patience
 
     async def run(self) -> None:
@@ -96,6 +104,7 @@ class Agent:
             watching.cancel()
             await self._end_holding()
             if self._group is not None:
+                clocks.let_all_go(self._clocks.all())
                 with contextlib.suppress(CrdebugError):
                     await self._group.close()
 
@@ -131,7 +140,16 @@ class Agent:
             case LetBegin(mark=mark, shim=shim):
                 return await gathering.let_begin(mark, shim)
             case ReadRecord(wanted=wanted):
-                return await self._record.record(wanted)
+                written = self._written
+                return replace(await self._record.record(wanted), written=written)
+            case CutRecord(wanted=wanted):
+                await self._record.cut(wanted)
+                return None
+            case WriteClock(write=write):
+                self._write(write)
+                return None
+            case AskHost():
+                return await self._ask_host(request)
             case FindLines(sites=sites):
                 return await self._record.lines(sites)
             case Attach():
@@ -165,6 +183,7 @@ class Agent:
         if self._group is not None:
             raise Refused("this agent has its ranks already")
         await self._end_holding()
+        self._clocks = ClocksHere(request.layer)
         self._patience = request.settings.host_patience
         entries = request.entries
         if request.again:
@@ -225,6 +244,12 @@ class Agent:
         finally:
             self._show(target)
 
+    async def _ask_host(self, request: AskHost) -> object:
+        if request.verb not in rank_host.VERBS:
+            raise BadInput(f"a host has no verb '{request.verb}'")
+        verb = getattr(rank_host.ThisHost(), request.verb)
+        return await verb(*request.arguments)
+
     def _target(self, rank: int) -> Target:
         if self._group is None:
             raise Refused("this agent has no ranks yet")
@@ -241,13 +266,35 @@ class Agent:
             target.dead,
             target.lent,
             target.last_stop,
+            target.kept,
+            self._clock_of(target),
+            self._written,
         )
         return self._shown[target.rank]
+
+    def _clock_of(self, target: Target) -> bytes:
+        if target.state is not TargetState.STOPPED or target.pid is None:
+            return b""
+        return self._clocks.look(target.rank, target.pid).clock
+
+    def _write(self, write: ClockWrite) -> None:
+        """Nobody waits for that: if the rank has ended, others say so."""
+        self._written = write.number
+        target = self._target(write.rank)
+        with contextlib.suppress(ProcessLookupError):
+            clock = target.pid is not None and self._clocks.of(target.rank, target.pid)
+            if not clock:
+                return
+            if write.look_at is not None:
+                clock.look_at(*write.look_at)
+            else:
+                clock.write(write.offset, write.data)
 
     def _show(self, target: Target) -> None:
         """Before anything that follows from the rank's state: show it, if it is new."""
         before = self._shown.get(target.rank)
-        if (now := self._mirror(target)) != before:
+        now = self._mirror(target)
+        if before is None or now != replace(before, written=now.written):
             self._wire.send(now)
 
 

@@ -62,6 +62,9 @@ class Agents:
         self._settings = settings
         self._tell = tell
         self._start = start
+        self.layer = ""  # of the ranks, see messages.Attach
+        # see RemoteNode
+        self.on_clock: Callable[[int, bytes, int], None] = lambda rank, clock, written: None
         self._nodes: dict[str, RemoteNode] = {}
         self._replacing: Replacing | None = None
 
@@ -83,7 +86,7 @@ class Agents:
 
         async def there(host: str, entries: Sequence[ProcDesc]) -> list[RemoteTarget]:
             node = await self.on(host)
-            mirrors = await node.attach(entries, users)
+            mirrors = await node.attach(entries, users, self.layer)
             return [RemoteTarget(node, mirror) for mirror in mirrors]
 
         hosts = _by_host(found.elsewhere)
@@ -144,6 +147,7 @@ class Agents:
         NotAvailable."""
         deadline = Deadline(self._settings.attach)
         node = RemoteNode(host, await self._start(host, deadline), self._settings, self._tell)
+        node.on_clock = self.on_clock
         try:
             await node.greet(deadline)
         except BaseException:

@@ -24,6 +24,7 @@ from crdebug.debugger import (
     arrays,
     question,
     rank_commands,
+    rank_host,
     scalars,
     target,
     threads,
@@ -32,16 +33,16 @@ from crdebug.debugger import (
 )
 from crdebug.gdbscripts import wire
 from crdebug.hosts import messages
-from crdebug.job import gathering, mirrored_logs, record_here
+from crdebug.job import far_clocks, gathering, mirrored_logs, record_here
 from crdebug.mi import records
-from crdebug.node import criu_program, probes
+from crdebug.node import criu_program, in_flight, probes, sharing
 
 _MODULES: tuple[ModuleType, ...] = (
     *(answers, errors, events, ranks, settings),
-    *(arrays, question, rank_commands, scalars, target, threads, traces, variables),
+    *(arrays, question, rank_commands, scalars, rank_host, target, threads, traces, variables),
     *(daemons, gathering, messages, mpir, records, wire),
-    *(mirrored_logs, record_here),
-    *(criu_program, probes),
+    *(far_clocks, mirrored_logs, record_here),
+    *(criu_program, in_flight, probes, sharing),
 )
 _DEEPEST = 64  # lists in lists
 _SMALL = 1 << 63

@@ -142,7 +142,11 @@ class OverHosts:
             return here if host == self._here else self._agents.of(host)
 
         logs = over_hosts.logs_of(self._mark)
-        return FarRecord(at, here, pids, record.layer, logs, run)
+        far = FarRecord(at, here, pids, record.layer, logs, run)
+        self._agents.layer, self._agents.on_clock = record.layer, far.stands
+        for host in pids.keys() - {self._here}:
+            self._agents.of(host).on_clock = far.stands
+        return far
 
     @property
     def _limit(self) -> Deadline:

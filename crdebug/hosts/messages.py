@@ -14,6 +14,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.question import Question
 from crdebug.debugger.target import Notice, TargetState
+from crdebug.job.far_clocks import ClockWrite
 from crdebug.job.record_here import Wanted
 
 
@@ -81,12 +82,14 @@ class Attach:
 
     users: the ids of the launcher's user, to whom the ranks must belong.
     again: another agent had them, which has ended; some may have ended since, and have no Mirror.
+    layer: the path of the library in them that records; "" if nothing is recorded.
     """
 
     entries: tuple[ProcDesc, ...]
     settings: Settings
     users: tuple[int, ...]
     again: bool = False
+    layer: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,6 +193,28 @@ class ReadRecord:
 
 
 @dataclass(frozen=True, slots=True)
+class WriteClock:
+    """Set something in the clock of a rank there, if the rank still exists."""
+
+    write: ClockWrite
+
+
+@dataclass(frozen=True, slots=True)
+class CutRecord:
+    """Forget what is on record there after the place of each of these ranks."""
+
+    wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class AskHost:
+    """A verb of debugger.rank_host.RankHost. The answer is what it returns."""
+
+    verb: str
+    arguments: tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class FindLines:
     """The source lines of calls of MPI there. The answer is a mapping of these sites, each a PID
     and a return address, to lines."""
@@ -210,6 +235,9 @@ Request = (
     | SetGate
     | LetBegin
     | ReadRecord
+    | WriteClock
+    | AskHost
+    | CutRecord
     | FindLines
 )
 
@@ -220,7 +248,12 @@ Request = (
 @dataclass(frozen=True, slots=True)
 class Mirror:
     """What crdebug knows of a rank without asking. It comes before everything that follows from
-    it: a stop's notice, a verb's answer."""
+    it: a stop's notice, a verb's answer.
+
+    kept: the names of its snapshots.
+    clock: its bytes, if the rank stands and its calls are recorded.  written: the last write to a
+    clock by then.
+    """
 
     rank: int
     state: TargetState
@@ -229,6 +262,9 @@ class Mirror:
     dead: bool
     lent: bool
     last_stop: RankStopped | None
+    kept: tuple[str, ...] = ()
+    clock: bytes = b""
+    written: int = 0
 
 
 @dataclass(frozen=True, slots=True)

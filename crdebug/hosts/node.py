@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING, cast
 
@@ -21,6 +20,7 @@ from crdebug.hosts.messages import (
     Ask,
     Attach,
     Classes,
+    CutRecord,
     Find,
     FindLines,
     Gather,
@@ -38,10 +38,13 @@ from crdebug.hosts.messages import (
     Says,
     SetGate,
     Told,
+    WriteClock,
     by_rank,
 )
+from crdebug.hosts.remote_host import RemoteHost
 from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
 from crdebug.job.call_lines import SECONDS
+from crdebug.job.far_clocks import ClockWrite
 from crdebug.job.gathering import Gathered
 from crdebug.job.record_here import RecordNow, Wanted
 from crdebug.node.probes import Machine
@@ -69,9 +72,11 @@ class RemoteNode:
         self._tell = tell
         self._targets: dict[int, RemoteTarget] = {}
         self.on_end: Callable[[], None] = lambda: None  # of an agent that nobody has closed
+        # gets a rank's clock while it stands, and the last write that it knows of
+        self.on_clock: Callable[[int, bytes, int], None] = lambda rank, clock, written: None
         self._lost = ""
         self._closing = False
-        self._posted: set[asyncio.Task[object]] = set()
+        self.rank_host = RemoteHost(self, settings.command)
         self._wire = Wire(started.stream, self._serve, self._take, MARK)
         self._reading = asyncio.create_task(self._read())
         self._watching: asyncio.Task[None] | None = None
@@ -124,6 +129,14 @@ class RemoteNode:
         """The clocks and logs of ranks there."""
         return cast(RecordNow, await self.call(ReadRecord(wanted), self._settings.command))
 
+    def write(self, write: ClockWrite) -> None:
+        """Set something in the clock of a rank there. It comes before all that follows."""
+        self.post(WriteClock(write))
+
+    async def cut(self, wanted: Wanted) -> None:
+        """See HostRecord."""
+        await self.call(CutRecord(wanted), self._settings.command)
+
     async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
         """The lines of calls of MPI there, each a PID and a return address."""
         return cast(dict[tuple[int, int], str], await self.call(FindLines(sites), SECONDS))
@@ -143,11 +156,24 @@ class RemoteNode:
         return cast(RankSet, await self.call(LetBegin(mark, shim), self._settings.command))
 
     async def attach(
-        self, entries: Sequence[ProcDesc], users: Collection[int], *, again: bool = False
+        self,
+        entries: Sequence[ProcDesc],
+        users: Collection[int],
+        layer: str,
+        *,
+        again: bool = False,
     ) -> tuple[Mirror, ...]:
-        """Have the agent attach a GDB to each of these ranks. users, again: see messages.Attach."""
-        request = Attach(tuple(entries), self._settings, tuple(users), again)
-        return cast(tuple[Mirror, ...], await self.call(request, self._settings.attach))
+        """Have the agent attach a GDB to each of these ranks. For the arguments see
+        messages.Attach."""
+        request = Attach(tuple(entries), self._settings, tuple(users), again, layer)
+        mirrors = cast(tuple[Mirror, ...], await self.call(request, self._settings.attach))
+        for mirror in mirrors:
+            self._hear_clock(mirror)
+        return mirrors
+
+    def _hear_clock(self, mirror: Mirror) -> None:
+        if mirror.clock:
+            self.on_clock(mirror.rank, mirror.clock, mirror.written)
 
     async def ask(self, question: Question[T], ranks: RankSet) -> Answers[T]:
         return await self._classes(Ask(cast(Question[object], question), ranks), question.seconds)
@@ -182,13 +208,8 @@ class RemoteNode:
 
     def post(self, request: Request) -> None:
         """Send a request whose answer does not matter. It comes before all that follow."""
-        task = asyncio.create_task(self._ignore(request))
-        self._posted.add(task)
-        task.add_done_callback(self._posted.discard)
-
-    async def _ignore(self, request: Request) -> None:
-        with contextlib.suppress(CrdebugError):
-            await self.call(request, self._settings.command)
+        if not self._lost:
+            self._wire.post(request)
 
     def _error(self) -> CrdebugError:
         hint = "'detach', and attach again when it can be reached"
@@ -204,6 +225,7 @@ class RemoteNode:
             case Mirror(rank=rank):
                 if (target := self._targets.get(rank)) is not None:
                     target.reflect(message)
+                    self._hear_clock(message)
             case Told(rank=rank, notice=notice):
                 if (target := self._targets.get(rank)) is not None:
                     target.subscriber(notice)
@@ -260,5 +282,5 @@ class RemoteNode:
         alive = self._watching is not None and not self._lost
         await self._started.close(deadline if alive else Deadline(_MARGIN))
         self._reading.cancel()
-        tasks = [self._reading, *self._posted, *([self._watching] if self._watching else [])]
+        tasks = [self._reading, *([self._watching] if self._watching else [])]
         await asyncio.gather(*tasks, return_exceptions=True)

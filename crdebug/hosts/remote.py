@@ -189,6 +189,9 @@ class RemoteTarget:
 
     def stands(self, location: Location) -> None:
         self._node.post(Do(self.rank, "stands", (location,)))
+        stop = self._mirror.last_stop
+        if stop is not None and self._mirror.state is TargetState.STOPPED:  # as it will be told
+            self._mirror = replace(self._mirror, last_stop=replace(stop, location=location))
 
     # ---- looking ------------------------------------------------------------------------------
 
@@ -231,8 +234,9 @@ class RemoteTarget:
     ) -> KeptInfo:
         return await self._get(KeptInfo, "keep", name, tuple(ranges), deadline, most)
 
-    def has_kept(self, name: str) -> bool:
-        return False  # nobody takes snapshots on other hosts yet
+    @property
+    def kept(self) -> tuple[str, ...]:
+        return self._mirror.kept
 
     async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
         return await self._get(dict, "kept_sizes", deadline)

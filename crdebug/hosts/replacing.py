@@ -91,7 +91,7 @@ class Replacing:
 
     async def _take_up(self, other: RemoteNode) -> RankSet:
         entries = self._entries[other.host]
-        mirrors = await other.attach(entries, self._users, again=True)
+        mirrors = await other.attach(entries, self._users, self._agents.layer, again=True)
         targets = {mirror.rank: RemoteTarget(other, mirror) for mirror in mirrors}
         for entry in entries:
             before = self._group[entry.rank]

@@ -135,6 +135,11 @@ class Wire:
         finally:
             self._waiting.pop(number, None)
 
+    def post(self, request: Request) -> None:
+        """Send a request whose answer does not matter."""
+        self._last += 1
+        self.send(Call(self._last, request))
+
     def send(self, message: Message) -> None:
         """Send one that nobody answers."""
         if self.ended is None:

@@ -12,7 +12,7 @@ import errno
 import os
 import shutil
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from io import FileIO
 from pathlib import Path
@@ -81,9 +81,75 @@ class ClockView(Protocol):
         """Its processor time, in clock ticks. Raises ProcessLookupError."""
         ...
 
+    @property
+    def reads_input(self) -> bool:
+        """Does it wait for standard input?"""
+        ...
+
+
+class SetsClock:
+    """What can be set in a rank's clock. All of it raises ProcessLookupError if it is known that
+    the rank is gone."""
+
+    __slots__ = ()
+
+    def _write(self, offset: int, data: bytes) -> None:
+        raise NotImplementedError
+
+    def look_at(self, address: int, size: int) -> None:
+        """Compare these bytes at the beginning and end of calls: see `Clock.looked_changed`."""
+        raise NotImplementedError
+
+    def set_stop(self, stop: Instant) -> None:
+        """Make the rank hold before its clock moves on from this value."""
+        self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
+
+    def look_no_more(self) -> None:
+        self._write(layout.LOOK_OFFSET, bytes(layout.LOOK_SIZE))
+
+    def choose(self, source: int) -> None:
+        """The next receive or probe that leaves its sender open, and is not on record, takes its
+        message from this rank of its communicator."""
+        self._write(layout.CHOICE_OFFSET, (source + 1).to_bytes(4, "little"))
+
+    def wipe_stack(self, wipes: bool) -> None:
+        """Have the layer overwrite what calls leave on the stack, when they return; or not."""
+        self._write(layout.WIPES_OFFSET, int(wipes).to_bytes(4, "little"))
+
+    def set_enforce(self, enforce: Enforce) -> None:
+        """Make the rank repeat its record, or make a new one; see Enforce."""
+        self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
+
+    def wait_before_finalize(self, last: Last) -> None:
+        """Make the rank wait before MPI_Finalize, or go on; see Last."""
+        self._write(layout.LAST_OFFSET, int(last).to_bytes(4, "little"))
+
+    def go_another_way(self) -> None:
+        """Make a rank forget its record if it holds because its call is not the recorded one."""
+        self._write(layout.DIVERGED_OFFSET, bytes(4))
+
+
+class ClockHandle(ClockView, Protocol):
+    """A rank's clock, wherever the rank is: what can be read, and see SetsClock.
+
+    address: in the rank's memory.  hold: the address of the function that holds the rank."""
+
+    @property
+    def address(self) -> int: ...
+    @property
+    def hold(self) -> int: ...
+    def set_stop(self, stop: Instant) -> None: ...
+    def look_at(self, address: int, size: int) -> None: ...
+    def look_no_more(self) -> None: ...
+    def choose(self, source: int) -> None: ...
+    def wipe_stack(self, wipes: bool) -> None: ...
+    def set_enforce(self, enforce: Enforce) -> None: ...
+    def wait_before_finalize(self, last: Last) -> None: ...
+    def go_another_way(self) -> None: ...
+
 
 @dataclass(frozen=True, slots=True)
-class RankClock:
+class RankClock(SetsClock):
     """A rank's clock, with its address. hold: the address of the function that holds the rank."""
 
     rank: int
@@ -126,9 +192,9 @@ class RankClock:
     def worked(self) -> int:
         return proc.processor_time(self.pid)
 
-    def set_stop(self, stop: Instant) -> None:
-        """Make the rank hold before its clock moves on from this value."""
-        self._write(layout.STOP_OFFSET, stop.to_bytes(8, "little"))
+    @property
+    def reads_input(self) -> bool:
+        return proc.reads_input(self.pid)
 
     def requests(self) -> tuple[Request, ...]:
         return in_order(self.held_requests())
@@ -161,36 +227,15 @@ class RankClock:
         return data
 
     def look_at(self, address: int, size: int) -> None:
-        """Compare these bytes at the beginning and end of calls: see `Clock.looked_changed`."""
         try:
             seen = proc.read_memory(self.pid, address, size)
         except OSError:
             seen = None
         self._write(layout.LOOK_OFFSET, layout.look(address, size, seen))
 
-    def look_no_more(self) -> None:
-        self._write(layout.LOOK_OFFSET, bytes(layout.LOOK_SIZE))
-
-    def choose(self, source: int) -> None:
-        """The next receive or probe that leaves its sender open, and is not on record, takes its
-        message from this rank of its communicator."""
-        self._write(layout.CHOICE_OFFSET, (source + 1).to_bytes(4, "little"))
-
-    def wipe_stack(self, wipes: bool) -> None:
-        """Have the layer overwrite what calls leave on the stack, when they return; or not."""
-        self._write(layout.WIPES_OFFSET, int(wipes).to_bytes(4, "little"))
-
-    def set_enforce(self, enforce: Enforce) -> None:
-        """Make the rank repeat its record, or make a new one; see Enforce."""
-        self._write(layout.ENFORCE_OFFSET, int(enforce).to_bytes(4, "little"))
-
-    def wait_before_finalize(self, last: Last) -> None:
-        """Make the rank wait before MPI_Finalize, or go on; see Last."""
-        self._write(layout.LAST_OFFSET, int(last).to_bytes(4, "little"))
-
-    def go_another_way(self) -> None:
-        """Make a rank forget its record if it holds because its call is not the recorded one."""
-        self._write(layout.DIVERGED_OFFSET, bytes(4))
+    def write(self, offset: int, data: bytes) -> None:
+        """Raises ProcessLookupError."""
+        self._write(offset, data)
 
     def _write(self, offset: int, data: bytes) -> None:
         try:
@@ -264,7 +309,7 @@ def held(holds: Iterable[Hold], layer: str) -> RankSet:
     return RankSet.of(found)
 
 
-def leaving(clocks: Iterable[RankClock]) -> frozenset[int]:
+def leaving(clocks: Iterable[ClockHandle]) -> frozenset[int]:
     """The ranks that are held just before they leave a call whose work is done."""
     found = set()
     for clock in clocks:
@@ -282,7 +327,11 @@ def let_go(holds: Iterable[Hold], layer: str) -> bool:
     Returns whether one was held because its call was not the recorded one. From there on the record
     is wrong, so all ranks that repeat it stop doing so.
     """
-    found = find(holds, layer)
+    return let_all_go(find(holds, layer))
+
+
+def let_all_go(found: Sequence[RankClock]) -> bool:
+    """The same of these ranks."""
     states = {}
     for clock in found:
         with contextlib.suppress(ProcessLookupError):

@@ -1,21 +1,66 @@
-"""The clock of a rank on another host, as it was when crdebug last asked for it."""
+"""The clock of a rank on another host, as it was when crdebug last heard of it.
+
+What crdebug sets takes effect there in the order of its messages, and here at once. Each write has
+a number; whatever tells how the clock is says which of them it knows of, and later ones count on
+top.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from itertools import count
 
 from crdebug.base.errors import NotAvailable
 from crdebug.job import clocks
+from crdebug.job.clocks import SetsClock
 from crdebug.job.record_here import Is, RankSeen
 from crdebug.native.recorder.clock import Clock, Request
 
+_numbers = count(1)
 
-@dataclass(slots=True)
-class FarClock:
-    """See clocks.ClockView. seen: the rank, then."""
 
+@dataclass(frozen=True, slots=True)
+class ClockWrite:
+    """To do on the rank's host: these bytes at this offset of its clock; with `look_at`, a place
+    and its size, see SetsClock.look_at instead. number: of all, in their order."""
+
+    number: int
     rank: int
-    seen: RankSeen
+    offset: int = 0
+    data: bytes = b""
+    look_at: tuple[int, int] | None = None
+
+
+class FarClock(SetsClock):
+    """See clocks.ClockHandle. seen: the rank, then.  send: has a write done."""
+
+    def __init__(
+        self,
+        rank: int,
+        seen: RankSeen,
+        send: Callable[[ClockWrite], None] = lambda write: None,
+    ) -> None:
+        self.rank = rank
+        self.seen = seen
+        self._send = send
+        self._pending: list[ClockWrite] = []
+
+    def was_seen(self, seen: RankSeen, written: int) -> None:
+        """It was so after this write."""
+        self._pending = [each for each in self._pending if each.number > written]
+        self.seen = seen
+        for each in self._pending:
+            self._apply(each)
+
+    def forget_writes(self) -> None:
+        """Another agent has the rank: it knows of none of them, and nobody knows which took
+        effect."""
+        self._pending.clear()
+
+    def stands(self, clock: bytes, written: int) -> None:
+        """Its debugger has stopped it, and that was its clock."""
+        self.was_seen(replace(self.seen, status=Is.THERE, clock=clock), written)
 
     def read(self) -> Clock:
         match self.seen.status:
@@ -33,6 +78,14 @@ class FarClock:
         return clocks.in_order(self.seen.requests)
 
     @property
+    def address(self) -> int:
+        return self.seen.address
+
+    @property
+    def hold(self) -> int:
+        return self.seen.hold
+
+    @property
     def is_zombie(self) -> bool:
         return self.seen.zombie
 
@@ -46,3 +99,26 @@ class FarClock:
 
     def worked(self) -> int:
         return self.seen.worked
+
+    @property
+    def reads_input(self) -> bool:
+        return self.seen.reads_input
+
+    def _write(self, offset: int, data: bytes) -> None:
+        self.read()
+        self._do(ClockWrite(next(_numbers), self.rank, offset, data))
+
+    def look_at(self, address: int, size: int) -> None:
+        self.read()
+        self._do(ClockWrite(next(_numbers), self.rank, look_at=(address, size)))
+
+    def _do(self, write: ClockWrite) -> None:
+        self._pending.append(write)
+        self._apply(write)
+        self._send(write)
+
+    def _apply(self, write: ClockWrite) -> None:
+        end = write.offset + len(write.data)
+        if len(self.seen.clock) >= end:
+            known = self.seen.clock
+            self.seen = replace(self.seen, clock=known[: write.offset] + write.data + known[end:])

@@ -52,23 +52,27 @@ class Wanted:
 class RankSeen:
     """A rank as it was at one moment. clock: the bytes of struct crdebug_clock, if it is there.
 
-    problem: why it is unreadable.  zombie, stopped_by, worked, sleeps: see clocks.ClockView.
-    requests: the bytes of each struct request.
+    problem: why it is unreadable.  address, hold, zombie, stopped_by, worked, sleeps, reads_input:
+    see clocks.ClockHandle.  requests: the bytes of each struct request.
     """
 
     status: Is
     clock: bytes = b""
     problem: str = ""
+    address: int = 0
+    hold: int = 0
     zombie: bool = False
     stopped_by: str = ""
     worked: int = 0
     sleeps: bool = False
+    reads_input: bool = False
     requests: tuple[bytes, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class RecordNow:
-    """The answer. seen: by rank, before the logs were read.  there: are there logs at all?
+    """The answer. seen: by rank, before the logs were read.  written: the last write to a clock
+    that was done before, see far_clocks.  there: are there logs at all?
     news: of these, by rank.  beside: other files, by name, in the answer of this number.
     more: there is more of them than fits in one answer.
     """
@@ -79,6 +83,44 @@ class RecordNow:
     beside: Mapping[str, bytes] = field(default_factory=dict)
     number: int = 0
     more: bool = False
+    written: int = 0
+
+
+class ClocksHere:
+    """The clocks of ranks on this host, found once each. layer: see Wanted."""
+
+    def __init__(self, layer: str = "") -> None:
+        self._layer = layer
+        self._known: dict[int, RankClock] = {}
+
+    def of(self, rank: int, pid: int) -> RankClock | None:
+        """Raises ProcessLookupError."""
+        known = self._known.get(rank)
+        if known is None or known.pid != pid:
+            known = clocks.find_one(rank, pid, self._layer)
+            if known is None:
+                return None
+            self._known[rank] = known
+        return known
+
+    def all(self) -> tuple[RankClock, ...]:
+        """Those that were asked for."""
+        return tuple(self._known.values())
+
+    def look(self, rank: int, pid: int, *, requests: bool = False) -> RankSeen:
+        """How the rank is now."""
+        try:
+            known = self.of(rank, pid)
+            return RankSeen(Is.UNCOUNTED) if known is None else _seen(known, requests=requests)
+        except AnotherProgram:
+            self._known.pop(rank, None)
+            return RankSeen(Is.ANOTHER)
+        except ProcessLookupError:
+            return RankSeen(Is.ENDED)
+        except NotAvailable as error:
+            return RankSeen(Is.UNREADABLE, problem=error.problem)
+        except OSError as error:
+            return RankSeen(Is.UNREADABLE, problem=f"its clock cannot be read: {error.strerror}")
 
 
 class RecordHere:
@@ -89,7 +131,7 @@ class RecordHere:
         self._one_at_a_time = threading.Lock()  # a thread cannot be cancelled with its question
         self._closed = False
         self._locks: dict[Path, int] = {}
-        self._clocks: dict[int, RankClock] = {}
+        self._clocks: dict[str, ClocksHere] = {}  # by layer
         self._sources: dict[Path, Source] = {}
         self._beside: dict[Path, FilesBeside] = {}
 
@@ -101,8 +143,9 @@ class RecordHere:
     def _answer(self, wanted: Wanted) -> RecordNow:
         directory = Path(wanted.directory)
         self._lock(directory.parent)
+        known = self._clocks.setdefault(wanted.layer, ClocksHere(wanted.layer))
         seen = {
-            rank: self._look(rank, pid, wanted.layer, requests=wanted.requests)
+            rank: known.look(rank, pid, requests=wanted.requests)
             for rank, pid in wanted.ranks.items()
         }
         if wanted.since is None:
@@ -140,34 +183,18 @@ class RecordHere:
         while self._locks:
             os.close(self._locks.popitem()[1])
 
-    def _look(self, rank: int, pid: int, layer: str, *, requests: bool) -> RankSeen:
-        try:
-            known = self._clocks.get(rank)
-            if known is None or known.pid != pid:
-                known = clocks.find_one(rank, pid, layer)
-                if known is None:
-                    return RankSeen(Is.UNCOUNTED)
-                self._clocks[rank] = known
-            return _seen(known, requests=requests)
-        except AnotherProgram:
-            self._clocks.pop(rank, None)
-            return RankSeen(Is.ANOTHER)
-        except ProcessLookupError:
-            return RankSeen(Is.ENDED)
-        except NotAvailable as error:
-            return RankSeen(Is.UNREADABLE, problem=error.problem)
-        except OSError as error:
-            return RankSeen(Is.UNREADABLE, problem=f"its clock cannot be read: {error.strerror}")
-
 
 def _seen(clock: RankClock, *, requests: bool) -> RankSeen:
     held = tuple(clock.held_requests()) if requests else ()
     return RankSeen(
         Is.THERE,
         clock.data(),
+        address=clock.address,
+        hold=clock.hold,
         zombie=clock.is_zombie,
         stopped_by=clock.stopped_by,
         worked=clock.worked(),
         sleeps=clock.sleeps,
+        reads_input=clock.reads_input,
         requests=held,
     )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from crdebug.base.errors import NotAvailable, Refused
+from crdebug.base.errors import NotAvailable
 from crdebug.job.directory import JobRecord
 
 _LEFT = "going back in time needs none: 'goto', 'last' and the reverse commands use snapshots"
@@ -13,10 +13,13 @@ def at_the_start(record: JobRecord) -> str:
     if record.container != "none":
         return ""
     if record.hosts:
-        calls = "" if record.layer else ", and its MPI calls are not recorded"
+        may = f"this job may use {', '.join(record.hosts)}"
+        if not record.layer:
+            return f"{may}: its MPI calls are not recorded, and it does not go back in time"
         return (
-            f"this job may use {', '.join(record.hosts)}: it does not go back in time{calls}; "
-            "checkpoints are of jobs on one host"
+            f"{may}: it goes back in time by snapshots in memory on each of them, to the end of "
+            "MPI_Init at most and only while all ranks live; it has no checkpoints, and so no "
+            "'restart' and no 'compare', and keeps one branch of history"
         )
     return (
         f"this job has no container, because {record.no_container}: it goes back in time by "
@@ -31,10 +34,5 @@ def require_container(record: JobRecord, what: str) -> None:
     if record.container == "none":
         raise NotAvailable(
             f"cannot {what}: the job has no container, because {record.no_container}",
-            hint=_LEFT if not record.hosts else None,
+            hint=_LEFT if record.layer or not record.hosts else None,
         )
-
-
-def no_way_back_over_hosts() -> Refused:
-    """The error for a way back in a job over hosts."""
-    return Refused("there is no way back in time: the job runs over several hosts")

@@ -11,6 +11,7 @@ import ctypes
 import fcntl
 import os
 import select
+import socket
 import stat
 import struct
 from collections.abc import Iterator, Mapping
@@ -21,6 +22,7 @@ from crdebug.node import files_used
 _libc = ctypes.CDLL(None, use_errno=True)
 _PIDFD_GETFD = 438  # x86-64, since Linux 5.6
 _FIONREAD, _SIOCOUTQ = 0x541B, 0x5411
+_INTERNET = (socket.AF_INET, socket.AF_INET6)
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,12 +30,16 @@ class Channel:
     """A socket, or the reading end of a pipe. unread: bytes not yet received here.
 
     unsent: bytes that the other end has not received (a TCP peer: not acknowledged) yet.
+    ends: of a TCP connection, the addresses here and there, as texts.
+    datagrams: is it one for datagrams on this host, unix(7)?
     """
 
     descriptor: int
     name: str  # socket:[INODE], pipe:[INODE]
     unread: int
     unsent: int
+    ends: tuple[str, str] | None = None
+    datagrams: bool = False
 
     def __str__(self) -> str:
         parts = []
@@ -49,16 +55,24 @@ def in_flight(pid: int) -> tuple[Channel, ...]:
 
     Raises ProcessLookupError, PermissionError.
     """
+    return tuple(each for each in looked_at(pid) if each.unread or each.unsent)
+
+
+def looked_at(pid: int) -> tuple[Channel, ...]:
+    """The same, and all TCP connections.
+
+    Raises ProcessLookupError, PermissionError.
+    """
     found = []
     pidfd = os.pidfd_open(pid)
     try:
         for number, name in _channels(pid):
             with (
                 contextlib.suppress(FileNotFoundError, BlockingIOError),
-                _taken(pidfd, number) as own,
+                taken(pidfd, number) as own,
             ):
                 channel = _look(own, number, name)
-                if channel is not None and (channel.unread or channel.unsent):
+                if channel is not None and (channel.unread or channel.unsent or channel.ends):
                     found.append(channel)
     finally:
         os.close(pidfd)
@@ -76,7 +90,7 @@ def flush_terminals(pid: int) -> None:
     try:
         for number, name in files_used.links(pid):
             if name == "/dev/ptmx" or name.endswith("/pts/ptmx"):
-                with contextlib.suppress(FileNotFoundError), _taken(pidfd, number) as own:
+                with contextlib.suppress(FileNotFoundError), taken(pidfd, number) as own:
                     look = select.poll()
                     look.register(own, select.POLLIN)
                     look.poll(0)
@@ -101,8 +115,9 @@ def _channels(pid: int) -> Iterator[tuple[int, str]]:
 
 
 @contextlib.contextmanager
-def _taken(pidfd: int, number: int) -> Iterator[int]:
-    """The same open file as a descriptor of ours (pidfd_getfd(2))."""
+def taken(pidfd: int, number: int) -> Iterator[int]:
+    """The same open file of a process as a descriptor of ours (pidfd_getfd(2)). Raises
+    FileNotFoundError if it is closed by now."""
     own = _libc.syscall(_PIDFD_GETFD, pidfd, number, 0)
     if own < 0:
         error = ctypes.get_errno()
@@ -119,7 +134,22 @@ def _look(own: int, number: int, name: str) -> Channel | None:
     if stat.S_ISFIFO(os.fstat(own).st_mode):
         writes_only = fcntl.fcntl(own, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
         return None if writes_only else Channel(number, name, _count(own, _FIONREAD), 0)
-    return Channel(number, name, _count(own, _FIONREAD), _count(own, _SIOCOUTQ))
+    unread, unsent = _count(own, _FIONREAD), _count(own, _SIOCOUTQ)
+    with socket.socket(fileno=os.dup(own)) as found:
+        here = found.family == socket.AF_UNIX and found.type == socket.SOCK_DGRAM
+        return Channel(number, name, unread, unsent, _ends(found), here)
+
+
+def _ends(found: socket.socket) -> tuple[str, str] | None:
+    with contextlib.suppress(OSError):
+        if found.type == socket.SOCK_STREAM and found.family in _INTERNET:
+            here, there = found.getsockname(), found.getpeername()
+            return _text(*here[:2]), _text(*there[:2])
+    return None
+
+
+def _text(address: str, port: int) -> str:
+    return f"{address.removeprefix('::ffff:')} {port}"  # RFC 4291, 2.5.5.2
 
 
 def _count(own: int, request: int) -> int:

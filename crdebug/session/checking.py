@@ -89,7 +89,7 @@ class Checking(Why):
         matching, logs = recorded.matching(), recorded.logs()
         calls = {rank: log.calls for rank, log in logs.items()}
         held = {}
-        for clock in recorded.views():
+        for clock in recorded.clocks():
             if clock.rank in ranks and clock.rank in logs:
                 with contextlib.suppress(ProcessLookupError, NotAvailable):
                     held[clock.rank] = clock.requests()

@@ -76,8 +76,6 @@ class Branching:
 
     async def typed(self, line: str, answers: Answers[str]) -> None:
         """The user typed a line for ranks' GDBs, and they answered."""
-        if self._job.record.hosts:
-            return  # there are no ways back, and so no branches
         missing = all("No symbol" in str(error) for error in answers.errors.values())
         if not changes_state(line) or (missing and not answers.values):
             return
@@ -133,16 +131,12 @@ class Branching:
         name = branches.current
         if not _is_name(name):
             raise BadInput(f"'{name}' is not a name for a branch", hint="begin with a letter")
-        run = traveller.job.run_directory
-        try:
-            shutil.rmtree(self._logs(old), ignore_errors=True)
-            owners.make_private(self._logs(old))
-            await asyncio.to_thread(branch_files.copy, run, self._logs(old))
-            for clock in recorded.clocks():
-                with contextlib.suppress(ProcessLookupError):
-                    clocks.cut(clock, clocks.logs(run) / str(clock.rank), recorded.library)
-        except OSError as error:
-            raise StoreError(f"the recorded future cannot be kept: {error.strerror}") from None
+        far = self._job.far
+        if far is not None:
+            await far.cut()
+            await traveller.near.forget_branch(old)
+        else:
+            await self._keep_and_cut(old)
         self._job.goes_on(name)
         self._update(branches)
         self._came_to()
@@ -150,12 +144,27 @@ class Branching:
         ahead = any(tail > now for now, tail in zip(cut, tails, strict=True))
         why = f", after '{note}'" if note else ""
         kept = f"; the recorded history is kept as branch {old}" if ahead else ""
+        if far is not None:
+            kept = "; history begins here now: over several hosts one branch is kept"
         self._tell(JobSays(f"started branch {name} here{why}{kept}"))
         try:
             await self._take()
         except CrdebugError as error:
             self._tell(JobSays(f"there is no way back to here: {error}"))
         return name
+
+    async def _keep_and_cut(self, old: str) -> None:
+        """Keep the logs for the branch that is left, and forget what they have after here."""
+        recorded, run = self._traveller.recorded, self._traveller.job.run_directory
+        try:
+            shutil.rmtree(self._logs(old), ignore_errors=True)
+            owners.make_private(self._logs(old))
+            await asyncio.to_thread(branch_files.copy, run, self._logs(old))
+            for clock in recorded.clocks_here():
+                with contextlib.suppress(ProcessLookupError):
+                    clocks.cut(clock, clocks.logs(run) / str(clock.rank), recorded.library)
+        except OSError as error:
+            raise StoreError(f"the recorded future cannot be kept: {error.strerror}") from None
 
     # ---- changing over ----------------------------------------------------------------------
 
@@ -164,6 +173,8 @@ class Branching:
         self.branches.get(name)
         if name == self.current:
             raise BadInput(f"the job is on branch '{name}' already", hint="'info branches'")
+        if self._job.far is not None:
+            raise Refused(f"nothing is kept of branch {name}: the job runs over several hosts")
         return await self.to(name, self._end(name))
 
     async def to(self, name: str, cut: Cut) -> Arrival:
@@ -323,9 +334,9 @@ class Branching:
         """How far a branch has come; for ranks that have left MPI for good, before they did."""
         current, recorded = name == self.current, self._traveller.recorded
         branches = self.branches.reached(recorded.cut()) if current else self.branches
-        run = self._traveller.job.run_directory if current else self._logs(name)
+        logs = self._job.logs if current else clocks.logs(self._logs(name))
         places = list(branches.get(name).end)
-        for path in clocks.of_ranks(run):
+        for path in clocks.in_directory(logs):
             rank = int(path.name)
             calls = read_log(path, recorded.library).calls
             if calls and calls[-1].name == "MPI_Finalize" and places[rank] >= calls[-1].returned:

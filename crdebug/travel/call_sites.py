@@ -17,7 +17,7 @@ from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.rank_commands import call_sites
 from crdebug.debugger.target import Target
 from crdebug.debugger.threads import library_frames
-from crdebug.job.clocks import RankClock
+from crdebug.job.clocks import ClockHandle
 from crdebug.travel.replay import quiet
 
 # The first thread, which calls MPI: an interrupt may have selected another one.
@@ -84,7 +84,7 @@ async def leave_call(group: TargetGroup, rank: int, layer: str) -> None:
         raise CrdebugError(problem.rstrip(), ranks=RankSet.of([rank]))
 
 
-async def leave_hold(job: AttendedJob, clock: RankClock) -> None:
+async def leave_hold(job: AttendedJob, clock: ClockHandle) -> None:
     """Take one rank from the hold before a call's return into the user's code."""
     for _ in range(_TRIES):
         now = clock.read().now

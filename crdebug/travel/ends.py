@@ -18,7 +18,7 @@ import contextlib
 import time
 
 from crdebug.base.instant import Instant
-from crdebug.job.clocks import RankClock
+from crdebug.job.clocks import ClockHandle
 from crdebug.native.recorder.clock import Last
 from crdebug.travel.recorded_job import RecordedJob
 
@@ -91,10 +91,11 @@ class Ends:
         """Until a stop is due: after some seconds; or all ranks are where history ends, or begins,
         or have waited long for that."""
         end = time.monotonic() + seconds
-        while not (self.last and self.all_finalize()):
-            if (self.all_there() or self.given_up) if self.awaited else time.monotonic() > end:
-                return
-            await asyncio.sleep(_LOOK)
+        async with self._recorded.job.watched():
+            while not (self.last and self.all_finalize()):
+                if (self.all_there() or self.given_up) if self.awaited else time.monotonic() > end:
+                    return
+                await asyncio.sleep(_LOOK)
 
-    def _clocks(self) -> tuple[RankClock, ...]:
+    def _clocks(self) -> tuple[ClockHandle, ...]:
         return self._recorded.clocks()

@@ -13,13 +13,20 @@ from operator import gt
 from crdebug.attached.job import AttendedJob
 from crdebug.base.answers import Answers
 from crdebug.base.deadline import FOR_EVER, Deadline
-from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, Interrupted, Refused
+from crdebug.base.errors import (
+    BadInput,
+    CrdebugError,
+    DeadlineExpired,
+    Interrupted,
+    NotAvailable,
+    Refused,
+)
 from crdebug.base.events import Event, GroupStopped, JobSays
 from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import half_back
-from crdebug.job.without_container import no_way_back_over_hosts, require_container
+from crdebug.job.without_container import require_container
 from crdebug.native.matcher.library import Library
 from crdebug.timeline.predicate import parse
 from crdebug.timeline.text import Place
@@ -98,14 +105,9 @@ class History:
         return bool(self._job.record.layer)
 
     @property
-    def goes_back(self) -> bool:
-        """Are there ways back in time?"""
-        return self.recorded and not self._job.record.hosts
-
-    @property
     def in_the_past(self) -> bool:
-        """Is any rank in the past? Not if there is no way there."""
-        return self.goes_back and self.traveller.in_the_past
+        """Is any rank in the past?"""
+        return self.recorded and self.traveller.in_the_past
 
     async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
         """See RecordedJob.refresh. What cannot be copied is as it was."""
@@ -118,14 +120,14 @@ class History:
     @contextlib.asynccontextmanager
     async def forward(self) -> AsyncIterator[None]:
         """Around every run that the user asks for. Call `stopped` with its end."""
-        if self.goes_back:
+        if self.recorded:
+            await self.refresh(logs=False)
             self.traveller.release()
         before, start = self._place(), time.monotonic()
         beside = None
         if self.recorded and self._job.alive:
-            if self.goes_back:
-                self._ends.hold()
-            behind = self.goes_back and self.traveller.position.is_behind(before)
+            self._ends.hold()
+            behind = self.traveller.position.is_behind(before)
             beside = asyncio.create_task(self._guard() if behind else self._read_on())
         self._pauses.goes_on()
         self.stood.goes_on()
@@ -136,7 +138,7 @@ class History:
             if beside is not None:
                 beside.cancel()
             await self.refresh(logs=False)
-            self.stood.stands(self.traveller.recorded.views() if self.recorded else ())
+            self.stood.stands(self.traveller.recorded.clocks() if self.recorded else ())
             now = self._place()
             if self.recorded:
                 self._notices.of_the_unrecorded()
@@ -168,7 +170,7 @@ class History:
             await asyncio.sleep(_READ_EVERY)
             with contextlib.suppress(CrdebugError, OSError):
                 await self.traveller.recorded.refresh(logs=False)
-                self.stood.look(self.traveller.recorded.views())
+                self.stood.look(self.traveller.recorded.clocks())
                 self.traveller.recorded.read(_READ_FOR)
                 self._notices.of_the_unrecorded()
                 await self._standstill.look()
@@ -178,8 +180,9 @@ class History:
         and the others would wait for it."""
         clocks = self.traveller.recorded.clocks()
         with contextlib.suppress(ProcessLookupError, DeadlineExpired):
-            limit = Deadline(FOR_EVER)
-            await limit.until(lambda: diverges(clocks), "a divergence")
+            async with self._job.watched():
+                limit = Deadline(FOR_EVER)
+                await limit.until(lambda: diverges(clocks), "a divergence")
             self._tell(JobSays(str(divergence(self._job, clocks, self.traveller.recorded.library))))
             await self._job.group.interrupt()
 
@@ -202,7 +205,7 @@ class History:
         async with self._busy:
             await self.branching.before_running()
             self._expect_again()
-        if not (self.goes_back and self.every and self._job.alive):
+        if not (self.recorded and self.every and self._job.alive):
             return 0.0
         if not self.traveller.bases():
             await self._begin_history()
@@ -228,8 +231,8 @@ class History:
         """The job is about to run, and can be stopped meanwhile: if its history has not begun, then
         as soon as that is possible; and where it ends, unless it is to run to its end."""
         self.at_end = False
-        self._ends.last = self.goes_back and self._job.has_no_checkpoints and not to_end
-        may = self.goes_back and bool(self.every) and self._job.alive and not self._ends.given_up
+        self._ends.last = self.recorded and self._job.has_no_checkpoints and not to_end
+        may = self.recorded and bool(self.every) and self._job.alive and not self._ends.given_up
         self._ends.awaited = may and not self.traveller.bases() and self._ends.lies_ahead
 
     async def until_due(self, seconds: float) -> None:
@@ -278,7 +281,7 @@ class History:
         costs the run nothing. So there is a short way back from what runs on from here. Call it as
         often as you like: where one is near already it takes none, and none that may take long."""
         due, self._rests = self._rests, False
-        if not (due and self.goes_back and self._job.alive and self.costs.budget):
+        if not (due and self.recorded and self._job.alive and self.costs.budget):
             return
         group, near = self._job.group, self.traveller.near
         async with self._busy:
@@ -317,7 +320,6 @@ class History:
     async def _going(self) -> AsyncIterator[None]:
         """Around every way to another place. Raises Refused while ranks run. An interrupt ends it
         after the present part, and the error says where the job is then."""
-        self._require_a_way()
         async with self._busy:
             if running := self._job.group.running:
                 raise Refused(
@@ -326,6 +328,7 @@ class History:
                     hint="'[all] interrupt' stops them",
                 )
             self._job.begin()
+            await self.refresh()
             with contextlib.suppress(CrdebugError):  # else a line on its way is not shown
                 await self.traveller.near.drained()
             try:
@@ -340,10 +343,6 @@ class History:
             finally:
                 self._repeats_to = self.traveller.position.furthest
                 half_back.steps_done(self._job.run_directory)
-
-    def _require_a_way(self) -> None:
-        if self._job.record.hosts:
-            raise no_way_back_over_hosts()
 
     def now(self, focus: int, note: str = "") -> Moment:
         """Where the job is."""
@@ -362,7 +361,7 @@ class History:
         marks = [Place(name, at.cut) for name, at in self.marks.items() if at.branch == current]
         branches = tuple(self.branching.branches.known.values())
         await self.refresh()
-        keeps = bool(self.every) and self.goes_back
+        keeps = bool(self.every) and self.recorded
         return self.survey.overview(focus, marks, keeps, branches)
 
     async def stock(self) -> Stock:
@@ -488,13 +487,11 @@ class History:
 
     async def goto_sender(self, focus: int) -> Moment:
         """To the send of the message that the rank received last, at or before its place."""
-        self._require_a_way()
         return await self._goto_partner(await self.partners.sender(focus))
 
     async def goto_receiver(self, focus: int) -> Moment:
         """To where another rank received the message that this one sent last, at or before its
         place."""
-        self._require_a_way()
         return await self._goto_partner(await self.partners.receiver(focus))
 
     async def _goto_partner(self, partner: Partner) -> Moment:
@@ -538,6 +535,10 @@ class History:
     async def verify(self, name: str, focus: int) -> Verified:
         """Repeat what is recorded since a checkpoint twice, and compare the ranks' variables: see
         Verify.run. The job is afterwards where it stood. Raises CrdebugError."""
+        if self._job.far is not None:
+            raise NotAvailable(
+                "cannot compare the memory of ranks: the job runs over several hosts"
+            )
         async with self._going():
             await self._after_last_call_if_ended(focus)
             stood = await self._returning.note(self.now(focus), keep=True)

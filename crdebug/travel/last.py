@@ -7,7 +7,7 @@ begins and ends (native/recorder/pmpi.c, compare_bytes).
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from pathlib import PurePath
 
@@ -112,9 +112,9 @@ class _Search:
         """A note on the place. told: the last answer has named the call in which the rank stands.
         ended: see `Last.back`. Raises StartOfHistory; the job then stands where history begins."""
         now = self._traveller.recorded.cut()[self._focus]
-        here = self._watched.value()
+        here = await self._watched.value()
         end = await self._end_here()
-        if now.inside and not told and here != self._watched.value():
+        if now.inside and not told and here != await self._watched.value():
             return await self._in_call(self._focus, now)
         own = True  # the instruction before this place may be its last change, which does not count
         if ended and (exit_ := await self._exit(now)) is not None:
@@ -179,16 +179,16 @@ class _Search:
     async def _in_piece(self, end: End, own: bool = False) -> str | None:
         """To its last change in this piece of history; None if there is none."""
         put_back = await self._shared_as_at(self._focus, self._reverse.piece)
-        put_back()
+        await put_back()
         await self._reverse.to_origin(self._focus)
-        before = self._watched.value()
+        before = await self._watched.value()
         hits = await self._stops.hits(self._focus, end)
-        after = self._watched.value()
+        after = await self._watched.value()
         if hits:
             changed = await self._to_hit(self._focus, len(hits), put_back)
-            if own or self._watched.value() == after:
+            if own or await self._watched.value() == after:
                 return changed
-            put_back()
+            await put_back()
             await self._stops.hits(self._focus, end)
         elif own or before == after:
             return None
@@ -197,30 +197,30 @@ class _Search:
             f"{self._reverse.piece.tick}, in a system call of the rank: the kernel has written it"
         )
 
-    async def _to_hit(self, rank: int, count: int, put_back: Callable[[], None]) -> str:
+    async def _to_hit(self, rank: int, count: int, put_back: Callable[[], Awaitable[None]]) -> str:
         """To the last hit of the watchpoint in a rank; returns what it has done."""
         before = b""
 
-        def look() -> None:
+        async def look() -> None:
             nonlocal before
-            before = self._watched.value()
+            before = await self._watched.value()
 
-        put_back()
+        await put_back()
         await self._stops.again(rank, count, look)
         target = self._traveller.job.group[rank]
         limit = Deadline(self._traveller.job.settings.command)
         # The rank stands behind the instruction, which may be the last one of its line.
         (site,) = await call_sites(target, [await number_in_c(target, "$pc", limit)], limit)
         by = f", by rank {rank}" if rank != self._focus else ""
-        change = self._watched.change(before)
+        change = await self._watched.change(before)
         line = f", by {PurePath(site.file).name}:{site.line}" if site.file and site.line else ""
         return f"{self._expression} has just been changed here{by}{change}{line}"
 
-    async def _shared_as_at(self, rank: int, piece: Instant) -> Callable[[], None]:
+    async def _shared_as_at(self, rank: int, piece: Instant) -> Callable[[], Awaitable[None]]:
         """No rank's origin takes back memory that is shared with other ranks: returns a function
         that sets it as it is where this piece of a rank's history begins."""
         if not self._watched.lies.elsewhere or not piece.tick:
-            return lambda: None
+            return _nothing
         traveller = self._traveller
         incarnation = traveller.job.record.incarnation
         await traveller.to_cut(traveller.cut_for(rank, piece.in_last_call), rank)
@@ -231,7 +231,7 @@ class _Search:
                 ranks=RankSet.of([rank]),
                 hint="'watch -location' finds them on the way forward",
             )
-        before = self._watched.value()
+        before = await self._watched.value()
         return lambda: self._watched.write(before)
 
     async def _by_another(self, piece: Instant) -> str:
@@ -263,7 +263,7 @@ class _Search:
         self.rank = rank
         end = await self._to_end(rank, now)
         put_back = await self._shared_as_at(rank, now)
-        put_back()
+        await put_back()
         hits = await self._stops.hits(rank, end)
         return await self._to_hit(rank, len(hits), put_back)
 
@@ -341,6 +341,10 @@ class _Search:
                 return found
         self.unsure = True
         return None
+
+
+async def _nothing() -> None:
+    """In place of what would set shared memory, where there is none."""
 
 
 def _latest(hits: Sequence[Hit], changed: Instant | None) -> _Change | None:

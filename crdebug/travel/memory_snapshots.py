@@ -8,10 +8,11 @@ standard input. So the ranks cannot have read anything since then but what was s
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from crdebug.attached.job import AttendedJob
@@ -21,17 +22,19 @@ from crdebug.base.events import Event, JobSays
 from crdebug.base.instant import Cut
 from crdebug.base.ranks import RankSet
 from crdebug.base.units import bytes_text
+from crdebug.debugger.connections import Place, places_of
 from crdebug.debugger.job_snapshot import Snapshots
-from crdebug.job import clocks, half_back
+from crdebug.debugger.rank_host import HostRoom, Rest
+from crdebug.job import clocks, half_back, over_hosts
 from crdebug.job.output_cuts import Written
-from crdebug.node import memory, proc, process_tree
-from crdebug.node.leaderless import leader_has_ended
+from crdebug.node import process_tree
 from crdebug.node.rest import at_rest
 from crdebug.timeline.elapsed import Elapsed
 from crdebug.travel.restore_points import Base
 from crdebug.travel.snapshot_room import Holdings
 
 _PATIENCE = 2.0  # seconds for the launcher to pass on what the ranks have written
+_LOOK = 0.005
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,10 +175,10 @@ class Near:
             leaving=self._leaving(),
         )
         try:
-            self._require_leaders()
+            rooms = await self._rooms()
             others = await self.drained()
             now = self.elapsed.at(cut)
-            await self._make_room(now)
+            await self._make_room(now, rooms)
             begun = time.monotonic()
             taken = await self._snapshots.keep(base.kept, self._deadline(), others)
             self.took = time.monotonic() - begun
@@ -218,15 +221,13 @@ class Near:
         """The bytes that all of them hold, as far as it is known."""
         return self._holdings.bytes
 
-    async def _make_room(self, now: float) -> None:
+    async def _make_room(self, now: float, rooms: Sequence[HostRoom]) -> None:
         """Make room for another one. now: seconds of run. Raises Refused if there is too little
         memory."""
         holdings = self._holdings
-        try:
-            whole = sum(proc.private_memory(hold.pid) for hold in self._job.holds)
-        except ProcessLookupError:
-            raise Refused("the job is ending") from None
-        free = memory.available()
+        whole = sum(room.private for room in rooms)
+        # Of several hosts the fullest one counts, as if all were like it.
+        free = min(room.available * whole // max(room.private, 1) for room in rooms)
         plan = holdings.plan(now, whole, free)
         alone: dict[str, int] = {}
         if plan.drop and plan.tight:
@@ -260,7 +261,7 @@ class Near:
         try:
             if kept.input != self._job.input_size():
                 raise Refused("the job was sent input since that snapshot, and may have read it")
-            self._require_leaders()
+            await self._rooms()
             await self.drained()
             await self._snapshots.put_back(
                 base.kept, self._deadline(), lambda: self._half_back(kept)
@@ -283,12 +284,19 @@ class Near:
         await self._job.rewind_output(kept.output)
         half_back.done(self._job.run_directory)
 
-    def _require_leaders(self) -> None:
-        """Raises Refused if a rank's main thread has ended: it serves to read and write the memory,
-        and only a checkpoint brings it back."""
-        gone = RankSet.of(hold.rank for hold in self._job.holds if leader_has_ended(hold.pid))
+    async def _rooms(self) -> tuple[HostRoom, ...]:
+        """How much memory each host has. Raises Refused if a rank's main thread has ended: it
+        serves to read and write the memory, and only a checkpoint brings it back."""
+        rooms = await self._snapshots.rooms()
+        gone = RankSet.of(rank for room in rooms for rank in room.leaderless)
         if gone:
             raise Refused("its main thread has ended (pthread_exit)", ranks=gone)
+        return rooms
+
+    async def forget_branch(self, name: str) -> None:
+        """Forget the snapshots of a branch of history that is given up."""
+        for kept in [each for each in self._kept if each.base.branch == name]:
+            await self._forget(kept)
 
     async def _forget_others(self) -> None:
         """Forget snapshots of processes that are gone."""
@@ -303,17 +311,34 @@ class Near:
         self._holdings.forget(kept.base.kept, alone)
         await self._snapshots.forget(kept.base.kept, self._deadline())
 
-    async def drained(self) -> list[int]:
-        """Wait until the launcher is idle: the ranks' output is where it belongs. Returns the job's
-        processes that are no ranks."""
-        ranks = {hold.pid for hold in self._job.holds}
+    async def drained(self) -> Mapping[str, Collection[int]]:
+        """Wait until the launcher, and its daemons on other hosts, are idle: the ranks' output is
+        where it belongs. Returns the job's processes that are no ranks, by host ("": this one)."""
+        group = self._job.group
+        places = places_of(group[rank] for rank in group.ranks)
+        ranks = {pid for place in places if not place.name for pid in place.pids.values()}
         others = [pid for pid in process_tree.of_job(self._job.record.pid) if pid not in ranks]
+        away = [place for place in places if place.name]
+        limit = Deadline(_PATIENCE)
+        while True:
+            before = await self._resting(away)
+            try:
+                await limit.until(lambda: at_rest(others), "the launcher to be idle")
+            except ProcessLookupError:
+                raise Refused("the job is ending") from None
+            # What a daemon has sent the launcher has: it sends nothing more if it has slept since.
+            asleep = all(each.asleep is not None for each in before)
+            if not away or (asleep and before == await self._resting(away)):
+                break
+            if not limit.left:
+                raise limit.expired("the launcher's daemons to be idle")
+            await asyncio.sleep(_LOOK)
+        found = zip(away, before, strict=True)
+        return {"": others} | {place.name: each.pids for place, each in found}
 
-        try:
-            await Deadline(_PATIENCE).until(lambda: at_rest(others), "the launcher to be idle")
-        except ProcessLookupError:
-            raise Refused("the job is ending") from None
-        return others
+    async def _resting(self, away: Sequence[Place]) -> list[Rest]:
+        mark = self._job.record.mark
+        return list(await asyncio.gather(*(each.host.rest(mark, each.pids) for each in away)))
 
     def _deadline(self) -> Deadline:
         return Deadline(self._job.settings.command)
@@ -321,4 +346,6 @@ class Near:
 
 def _logs_of(job: AttendedJob) -> str | None:
     """How the paths of its record begin, if it has no container."""
+    if job.record.hosts:
+        return f"{over_hosts.logs_of(job.record.mark)}/"
     return f"{clocks.logs(job.run_directory)}/" if job.has_no_checkpoints else None

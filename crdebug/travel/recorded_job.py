@@ -15,9 +15,8 @@ from crdebug.base.instant import BEGINNING, Cut, Instant, beginning
 from crdebug.base.ranks import RankSet
 from crdebug.job import clocks
 from crdebug.job.call_lines import CallLines, CallLinesHere
-from crdebug.job.clocks import ClockView, RankClock
+from crdebug.job.clocks import ClockHandle, RankClock
 from crdebug.job.holds import Hold
-from crdebug.job.without_container import no_way_back_over_hosts
 from crdebug.native.matcher.library import Library
 from crdebug.native.recorder.clock import Clock
 from crdebug.native.recorder.clock import Refused as Reason
@@ -45,12 +44,6 @@ class RecordedJob:
 
     # ---- where the ranks are --------------------------------------------------------------------
 
-    def views(self) -> tuple[ClockView, ...]:
-        """What can be read of the ranks' clocks, by rank; of a job over hosts, as of the last
-        `refresh`. Raises NotAvailable if the job is not recorded."""
-        self._require_record()
-        return self.job.far.clocks if self.job.far is not None else self.clocks()
-
     async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
         """See how the ranks of a job over hosts are now; those of others are looked at when they
         are asked for. For the arguments see FarRecord.refresh. Raises StoreError."""
@@ -61,7 +54,8 @@ class RecordedJob:
         """Asks the ranks that are there for the lines of their calls."""
         if self.job.far is not None:
             return self.job.far
-        return CallLinesHere({clock.rank: clock.pid for clock in self.clocks()})
+        self._require_record()
+        return CallLinesHere({clock.rank: clock.pid for clock in self.clocks_here()})
 
     def _require_record(self) -> None:
         if not self.job.record.layer:
@@ -70,19 +64,21 @@ class RecordedJob:
                 hint="start it with 'crdebug run --record'",
             )
 
-    def clocks(self) -> tuple[RankClock, ...]:
-        """The ranks' clocks, by rank. Raises NotAvailable if the job is not recorded, or its ranks
-        are on other hosts."""
+    def clocks(self) -> tuple[ClockHandle, ...]:
+        """The ranks' clocks, by rank; for those of a job over hosts see FarRecord. Raises
+        NotAvailable if the job is not recorded."""
         self._require_record()
+        return self.job.far.clocks if self.job.far is not None else self.clocks_here()
+
+    def clocks_here(self) -> tuple[RankClock, ...]:
+        """Those of a job on this host."""
         record = self.job.record
-        if self.job.far is not None:
-            raise no_way_back_over_hosts()
         if self._holds is not self.job.holds:
             self._clocks = clocks.find(self.job.holds, record.layer)
             self._holds = self.job.holds
         return self._clocks
 
-    def clock(self, rank: int) -> RankClock:
+    def clock(self, rank: int) -> ClockHandle:
         """Raises Refused if the rank had ended before the session began."""
         for clock in self.clocks():
             if clock.rank == rank:
@@ -95,13 +91,13 @@ class RecordedJob:
 
     def cut(self) -> Cut:
         """Where the ranks are now; for a rank that has ended, where it was last."""
-        views = {view.rank: view for view in self.views()}
+        views = {view.rank: view for view in self.clocks()}
         return tuple(
             self._now(views[rank]) if rank in views else self._at_its_end(rank)
             for rank in self.job.group.ranks
         )
 
-    def _now(self, clock: ClockView) -> Instant:
+    def _now(self, clock: ClockHandle) -> Instant:
         try:
             now = self._last[clock.rank] = clock.read().now
         except ProcessLookupError:
@@ -114,7 +110,7 @@ class RecordedJob:
 
     def states(self) -> Iterator[tuple[int, Clock]]:
         """The ranks that are there, and can be asked, with their clocks."""
-        for view in self.views():
+        for view in self.clocks():
             try:
                 yield view.rank, view.read()
             except ProcessLookupError:
@@ -148,12 +144,7 @@ class RecordedJob:
         return more
 
     def _log_files(self) -> Iterator[Path]:
-        return clocks.in_directory(self._directory)
-
-    @property
-    def _directory(self) -> Path:
-        far = self.job.far
-        return far.directory if far is not None else clocks.logs(self.job.run_directory)
+        return clocks.in_directory(self.job.logs)
 
     def looked_at(self) -> Mapping[int, RankLog]:
         """The logs. Only their lengths are sure to be up to date."""
@@ -175,7 +166,7 @@ class RecordedJob:
     @property
     def beginning(self) -> Cut:
         """Where the record begins: what was before has been given up."""
-        kept = load(self._directory) if self.job.record.layer else None
+        kept = load(self.job.logs) if self.job.record.layer else None
         return kept.cut if kept else beginning(len(self.job.group.ranks))
 
     def tails(self) -> Cut:

@@ -23,9 +23,8 @@ from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import Target
-from crdebug.job.clocks import NEVER, RankClock, logs
+from crdebug.job.clocks import NEVER, ClockHandle
 from crdebug.native.matcher.library import Library
-from crdebug.node import proc
 from crdebug.timeline.differing import difference
 from crdebug.timeline.log import read_log
 
@@ -34,20 +33,20 @@ _STANDSTILL = 60.0  # seconds without any rank moving on
 TELL = 10.0  # seconds between two signs of life
 
 
-def diverges(clocks: Sequence[RankClock]) -> bool:
+def diverges(clocks: Sequence[ClockHandle]) -> bool:
     """Has a rank made a call other than the recorded one? Raises ProcessLookupError."""
     return any(clock.read().diverged for clock in clocks)
 
 
 def divergence(
-    job: AttendedJob, clocks: Sequence[RankClock], library: Library
+    job: AttendedJob, clocks: Sequence[ClockHandle], library: Library
 ) -> CrdebugError | None:
     """The error if a rank has made another call than the recorded one, else None. That rank waits
     there, and the others wait for it. library: reads the rank's log. Raises ProcessLookupError."""
     for clock in clocks:
         state = clock.read()
         if state.diverged:
-            log = logs(job.directory.run(job.record.incarnation)) / str(clock.rank)
+            log = job.logs / str(clock.rank)
             names = functools.partial(_comm_name, log, library, state.cursor)
             return CrdebugError(
                 f"call {state.diverged_now.tick + 1} of the replay is not the recorded one: "
@@ -66,12 +65,12 @@ def _comm_name(log: Path, library: Library, place: int, number: int) -> str:
         return ""  # the message does without the name
 
 
-def moved(clock: RankClock) -> tuple[Instant, int]:
+def moved(clock: ClockHandle) -> tuple[Instant, int]:
     """Values that change while a rank moves on: its clock and, between two calls, its processor
     time. Inside a call that says nothing: many MPIs compute while they wait."""
     state = clock.read()
     computes = not state.now.inside and not state.held
-    return state.now, proc.processor_time(clock.pid) if computes else 0
+    return state.now, clock.worked() if computes else 0
 
 
 class SignsOfLife:
@@ -100,7 +99,7 @@ class Replay:
         self,
         job: AttendedJob,
         library: Library,
-        clocks: Sequence[RankClock],
+        clocks: Sequence[ClockHandle],
         cut: Cut,
         focus: int | None,
         also: Callable[[], bool] = lambda: True,
@@ -128,7 +127,7 @@ class Replay:
             return
         if (diverged := divergence(self._job, self._clocks, self._library)) is not None:
             raise diverged  # only from an earlier state can it go on
-        async with quiet(self._group):
+        async with quiet(self._group), self._job.watched():
             await self._run()
 
     async def _run(self) -> None:
@@ -188,7 +187,7 @@ class Replay:
             for clock in self._clocks
             if clock.rank != self._focus
             and clock.read().now == self._cut[clock.rank]
-            and proc.reads_input(clock.pid)
+            and clock.reads_input
         )
 
     def _there(self) -> bool:
@@ -197,7 +196,7 @@ class Replay:
     def _missing(self) -> RankSet:
         return RankSet.of(clock.rank for clock in self._clocks if not self._is_there(clock))
 
-    def _is_there(self, clock: RankClock) -> bool:
+    def _is_there(self, clock: ClockHandle) -> bool:
         state, place = clock.read(), self._cut[clock.rank]
         if state.now != place or state.diverged:
             return False
@@ -271,7 +270,7 @@ def _without_stops(group: TargetGroup):  # type: ignore[no-untyped-def]
     return hear
 
 
-def let_run(clocks: Sequence[RankClock]) -> None:
+def let_run(clocks: Sequence[ClockHandle]) -> None:
     """Hold no rank any more once the ranks run."""
     for clock in clocks:
         with contextlib.suppress(ProcessLookupError):

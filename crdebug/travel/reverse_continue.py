@@ -198,7 +198,7 @@ class Stops:
                 await own_breakpoints.delete_left(self._group[focus], number, self._limit)
 
     async def again(
-        self, focus: int, count: int, before_last: Callable[[], None] | None = None
+        self, focus: int, count: int, before_last: Callable[[], Awaitable[None]] | None = None
     ) -> None:
         """From the origin to the stop of this number; if fewer come, to the end of the piece.
 
@@ -209,7 +209,7 @@ class Stops:
         try:
             for passed in range(count):
                 if before_last is not None and passed == count - 1:
-                    before_last()
+                    await before_last()
                 stop = await self._resume(focus)
                 if end not in await self._breakpoints(focus):
                     raise CrdebugError(
@@ -353,7 +353,8 @@ class Stops:
                 traveller.job.go_on()
                 run = asyncio.create_task(self._group.resume(self._group.ranks))
                 try:
-                    await self._until(run, focus, place)
+                    async with traveller.job.watched():
+                        await self._until(run, focus, place)
                 finally:
                     stop = await ended(self._group, run)
                 hits = [s.rank for s in stop.cause if s.rank in wanted and s.reason in _WANTED]

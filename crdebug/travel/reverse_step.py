@@ -23,6 +23,7 @@ from crdebug.base.events import Progress, RankStopped, StopReason
 from crdebug.base.instant import Cut, Instant
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import stepper
+from crdebug.debugger.connections import places_of
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.python_replay import leave_python
 from crdebug.debugger.target import Target
@@ -30,7 +31,7 @@ from crdebug.gdbscripts.wire import ErrorKind, Reach, place_text
 from crdebug.job import half_back
 from crdebug.job.output_cuts import Written
 from crdebug.native.recorder import clock as layout
-from crdebug.node import in_flight, proc
+from crdebug.node import proc
 from crdebug.travel.arrival import Arrival
 from crdebug.travel.dead_ends import DEADLY
 from crdebug.travel.restore_points import Base, StartOfHistory
@@ -295,7 +296,9 @@ class Reverse:
     async def _keep_alone(self, focus: int) -> str:
         """A snapshot of this rank only: enough for its own piece of history."""
         target = self._group[focus]
-        if target.pid is not None and in_flight.has_unread_input(target.pid):
+        (place,) = places_of([target])
+        channels = (await place.host.channels(place.pids)).get(focus, ())
+        if any(each.descriptor == 0 and each.unread for each in channels):
             raise Refused(
                 "it has unread input, which cannot be read twice",
                 ranks=RankSet.of([focus]),
@@ -393,7 +396,8 @@ class Reverse:
         half_back.begin_steps(self._traveller.job.run_directory)
         target = await self._with_stepper(focus)
         walking = asyncio.ensure_future(walk(target))
-        job, used, limit = self._traveller.job, -1, self._limit
+        job, limit = self._traveller.job, self._limit
+        used: int | None = -1
         try:
             while not (await asyncio.wait({walking}, timeout=_LOOK))[0]:
                 if job.broken_off:
@@ -401,8 +405,8 @@ class Reverse:
                 if limit.left:
                     continue
                 # The stepper watches the rank all the time, and knows when to give up.
-                before, used = used, proc.processor_time(target.gdb_pid)
-                if used == before:
+                before, used = used, _worked(target)
+                if used is not None and used == before:
                     raise limit.expired("the stepper in gdb", ranks=RankSet.of([focus]))
                 self._traveller.tell(Progress("back in time", f"rank {focus} computes"))
                 limit = self._limit
@@ -429,6 +433,12 @@ class Reverse:
         """The rank is no longer where GDB last stopped it: report its place."""
         target = self._group[focus]
         target.stands(await target.location(self._limit))
+
+
+def _worked(target: Target) -> int | None:
+    """The processor time of its GDB; None if that is on another host, whose agent says whether it
+    is there."""
+    return proc.processor_time(target.gdb_pid) if target.node is None else None
 
 
 def _start_of_history(focus: int) -> StartOfHistory:

@@ -16,7 +16,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.checkpoint.store import CheckpointStore
 from crdebug.debugger.target import Target, TargetState
 from crdebug.job import clocks
-from crdebug.job.clocks import NEVER, RankClock
+from crdebug.job.clocks import NEVER, ClockHandle
 from crdebug.native.matcher.library import Library
 from crdebug.timeline.cuts import latest_cut
 from crdebug.timeline.functions import OUTSIDE
@@ -119,7 +119,7 @@ class Traveller:
 
     def replay(
         self,
-        clocks: Sequence[RankClock],
+        clocks: Sequence[ClockHandle],
         cut: Cut,
         focus: int | None,
         also: Callable[[], bool] = lambda: True,

@@ -164,14 +164,14 @@ class Verify:
         try:
             for number, cut in enumerate(cuts, 1):
                 self._tell(Progress("verify", f"{which} time, place {number} of {len(cuts)}"))
-                clocks = traveller.recorded.clocks()
+                clocks = traveller.recorded.clocks_here()
                 for clock in clocks:
                     clock.wipe_stack(True)
                 await traveller.replay(clocks, cut, focus).run()
                 await self._finish(clocks, cut)
                 seen.append(await self._look(clocks))
         finally:
-            for clock in traveller.recorded.clocks():
+            for clock in traveller.recorded.clocks_here():
                 with contextlib.suppress(ProcessLookupError):
                     clock.wipe_stack(False)
 

@@ -8,27 +8,22 @@ anew in each incarnation, at the very place where the user stood.
 
 from __future__ import annotations
 
-import errno
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.ranks import RankSet
 from crdebug.debugger import own_breakpoints
+from crdebug.debugger.connections import places_of
 from crdebug.debugger.frames import at_program
-from crdebug.debugger.rank_commands import InMemory, in_memory
+from crdebug.debugger.question import asked
+from crdebug.debugger.rank_commands import InMemory, in_memory, read_memory, write_memory
 from crdebug.debugger.scalars import Kind, scalar
 from crdebug.debugger.target import Target
 from crdebug.node import proc
-from crdebug.node.sharing import SharedMapping, shared_mappings
 from crdebug.travel.reverse_step import Reverse
 from crdebug.travel.seek import Traveller
-
-
-def _shared(pid: int | None) -> list[SharedMapping]:
-    try:
-        return [each for each in shared_mappings(pid) if each.writable] if pid else []
-    except ProcessLookupError:
-        return []
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,13 +52,14 @@ class Watched:
         self._set: dict[int, tuple[Target, str]] = {}  # by rank, the target and the watchpoint
 
     async def __aenter__(self) -> Watched:
-        target = self._rank
-        await at_program(target, self._limit)
+        group, focus = self._traveller.job.group, RankSet.of([self._focus])
+        for error in (await group.ask(focus, asked(at_program, self._limit))).errors.values():
+            raise error
         told = await self._ask()
         self._outer = told.outer
         self._now = self._traveller.recorded.cut()[self._focus]
         self._state = await self._reverse.recall(self._focus)
-        self.lies = self._as_told(told)
+        self.lies = await self._as_told(told)
         await self._watch()
         return self
 
@@ -80,7 +76,7 @@ class Watched:
     async def here(self) -> None:
         """The rank stands where the user stood: put the watchpoint at the right address."""
         if not self.known:
-            self.lies = self._as_told(await self._ask(self._outer))
+            self.lies = await self._as_told(await self._ask(self._outer))
             await self._watch()
 
     async def find(self) -> None:
@@ -89,27 +85,19 @@ class Watched:
             await self._reverse.to_state(self._focus, self._now, self._state)
             await self.here()
 
-    def value(self) -> bytes:
+    async def value(self) -> bytes:
         """The bytes there now; none if nothing is mapped."""
-        pid = self._rank.pid
-        assert pid is not None
-        try:
-            return proc.read_memory(pid, self.lies.address, self.lies.size)
-        except OSError as error:
-            if error.errno != errno.EIO:
-                raise
-            return b""
+        lies = self.lies
+        return await read_memory(self._rank, lies.address, lies.size, self._limit)
 
-    def change(self, before: bytes) -> str:
+    async def change(self, before: bytes) -> str:
         """From which number to which it changed, as words to follow; "" if it is no number."""
-        old, new = scalar(self.lies.kind, before), scalar(self.lies.kind, self.value())
+        old, new = scalar(self.lies.kind, before), scalar(self.lies.kind, await self.value())
         return f", from {old} to {new}" if old and new else ""
 
-    def write(self, value: bytes) -> None:
+    async def write(self, value: bytes) -> None:
         """Write these bytes there."""
-        pid = self._rank.pid
-        assert pid is not None
-        proc.write_memory(pid, self.lies.address, value)
+        await write_memory(self._rank, self.lies.address, value, self._limit)
 
     # ---- the watchpoint -----------------------------------------------------------------------
 
@@ -140,19 +128,29 @@ class Watched:
     async def _ask(self, outer: int | None = None) -> InMemory:
         return await in_memory(self._rank, self._expression, self._limit, outer)
 
-    def _as_told(self, told: InMemory) -> Lies:
+    async def _as_told(self, told: InMemory) -> Lies:
         address, fixed = told.address, self._is_fixed(told.address)
-        elsewhere = self._elsewhere(address)
+        elsewhere = await self._elsewhere(address)
         return Lies(self._incarnation, address, told.size, told.kind, fixed, elsewhere)
 
-    def _elsewhere(self, address: int) -> dict[int, int]:
-        """By rank, where other ranks have this memory."""
-        group, pid = self._traveller.job.group, self._rank.pid
-        own = [each for each in _shared(pid) if each.start <= address < each.end]
+    async def _elsewhere(self, address: int) -> dict[int, int]:
+        """By rank, where other ranks have this memory: those of the same host."""
+        group = self._traveller.job.group
+        (at,) = (
+            each
+            for each in places_of(map(group.__getitem__, group.ranks))
+            if self._focus in each.pids
+        )
+        try:
+            told = await at.host.mappings(at.pids)
+        except Refused:  # a rank has ended
+            return {}
+        shared = {rank: [each for each in some if each.writable] for rank, some in told.items()}
+        own = [each for each in shared[self._focus] if each.start <= address < each.end]
         found = {}
-        for rank in group.ranks if own else ():
+        for rank, some in shared.items() if own else ():
             place = own[0].place(address)
-            same = [each.address(place) for each in _shared(group[rank].pid)]
+            same = [each.address(place) for each in some]
             there = next((each for each in same if each is not None), None)
             if rank != self._focus and there is not None:
                 found[rank] = there
@@ -160,9 +158,9 @@ class Watched:
 
     def _is_fixed(self, address: int) -> bool:
         """Is it the program's own data, or its stack? Everything that existed when the job was
-        launched is at the same place in each image."""
+        launched is at the same place in each image. (A job over hosts has one incarnation.)"""
         pid = self._rank.pid
-        if pid is None:
+        if pid is None or self._rank.node is not None:
             return False
         program, path, end = proc.executable(pid), "", 0
         for mapping in proc.maps(pid):

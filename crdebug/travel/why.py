@@ -60,7 +60,7 @@ async def seen(recorded: RecordedJob, stood: Stood | None = None) -> Seen:
     group = recorded.job.group
     debugged = not group.running
     await recorded.refresh(logs=False)
-    before, problem = look(recorded.views(), debugged=debugged), ""
+    before, problem = look(recorded.clocks(), debugged=debugged), ""
     logs: Mapping[int, RankLog]
     try:
         await recorded.refresh()
@@ -72,7 +72,7 @@ async def seen(recorded: RecordedJob, stood: Stood | None = None) -> Seen:
         logs, matching = {}, Matching(recorded.library)
         problem = f"the record cannot be used: {error}"
     await recorded.refresh(logs=False)
-    views = recorded.views()
+    views = recorded.clocks()
     after = look(views, debugged=debugged)
     seconds = stood.seconds(views) if stood is not None else {}
     still = stood.still(views) if stood is not None else ()

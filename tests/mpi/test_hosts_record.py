@@ -168,7 +168,7 @@ def test_check_says_what_it_says_on_one_host(cluster: Cluster, mode: str) -> Non
     mpi = hosts.mpi("Open MPI 4.1")
     program = hosts.give(cluster, "wrong_messages", mpi)
     script = Path(str(cluster.home), "script")
-    script.write_text("set stop-at-failure off\ncontinue\ncheck\n")
+    script.write_text("set stop-at-failure off\ncontinue --to-end\ncheck\n")
     script.chmod(0o644)
     alone = [mpi.tool("mpirun"), "-n", "3", "--oversubscribe", "--bind-to", "none"]
     over_hosts = hosts.open_mpi(cluster, 3)
@@ -196,7 +196,7 @@ def test_without_a_debugger(cluster: Cluster) -> None:
     with one.started(run) as process:
         assert process.stdout is not None
         first = process.stdout.readline().decode()
-        assert "this job may use n1, n2: it does not go back in time" in first, first
+        assert "this job may use n1, n2: it goes back in time by snapshots" in first, first
         hosts.until(lambda: "a deadlock" in _why(cluster, "alone"), hosts.PATIENCE, "the deadlock")
         is_told(_why(cluster, "alone").splitlines())
         assert re.search(r"^alone +running +4 ", one.run(crdebug("jobs")).stdout, re.M)

@@ -34,7 +34,7 @@ break add_up
 barrier add_up
 print token
 delete
-continue
+continue --to-end
 """
 # Where ranks stand that others had stopped is not asked for.
 ENDING = "ranks 0-5 exited with status 0\n"
@@ -161,7 +161,7 @@ def test_what_is_not_there_says_why(cluster: Cluster) -> None:
     with running(cluster, "limits") as at:
         ask(at, "checkpoint", "cannot take a checkpoint: .* because it runs over several hosts")
         ask(at, "restart", "cannot restart: .* because it runs over several hosts")
-        ask(at, "reverse-next", "no way back in time: the job runs over several hosts")
+        ask(at, "verify", "cannot compare the memory of ranks: the job runs over several hosts")
         ask(at, "info launch", "CRDEBUG_OVER_HOSTS")
         jobs = cluster.hosts[0].run(crdebug("jobs")).expect().stdout
         assert re.search(r"^limits +debugged +6 ", jobs, re.M), jobs
@@ -201,7 +201,7 @@ def test_a_crdebug_that_is_killed_leaves_ranks_that_another_finds(cluster: Clust
     with console(one, crdebug("attach", "orphan")) as at:
         ask(at, "print my_rank", r"\[0-5\]|\[5\] = 5")
         ask(at, "set var go = 1", "")
-        ask(at, "continue", "ranks 0-5 exited with status 0")
+        ask(at, "continue --to-end", "ranks 0-5 exited with status 0")
         at.sendline("quit")
         at.expect(pexpect.EOF)
     nothing_is_left(cluster)
@@ -231,7 +231,7 @@ def test_an_agent_that_is_killed_is_replaced(cluster: Cluster) -> None:
         ask(at, "barrier add_up", "ranks? 0-5")
         ask(at, "info hosts", r"n2 +2 +\[2-3\] +reached")
         ask(at, "delete 1", "")
-        ask(at, "continue", "ranks 0-5 exited with status 0")
+        ask(at, "continue --to-end", "ranks 0-5 exited with status 0")
         at.sendline("quit")
         at.expect(pexpect.EOF)
     nothing_is_left(cluster)

@@ -50,6 +50,7 @@ class FakeTarget:
         self.values: Mapping[str, str] = {}
         self.answers = {Command.STEP_ENDS: MiTuple((("ended", "no"),))}
         self.stubborn = False
+        self.kept: tuple[str, ...] = ()
         self.own_stop: StopReason | None = None
         self.numbers = 10 * (rank + 1)
         self._rank = rank
@@ -240,10 +241,8 @@ class FakeTarget:
         self, name: str, ranges: Sequence[str], deadline: Deadline, most: int | None = None
     ) -> KeptInfo:
         await self._call(f"keep {name}")
+        self.kept = (*self.kept, name)
         return KeptInfo(0, 0, frozen=True)
-
-    def has_kept(self, name: str) -> bool:
-        return True
 
     async def kept_sizes(self, deadline: Deadline) -> dict[str, int]:
         await self._call("kept sizes")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from dataclasses import dataclass, field
 from types import SimpleNamespace
 
@@ -50,7 +51,8 @@ class Clock:
 
 
 def job(*clocks: Clock) -> Ends:
-    return Ends(SimpleNamespace(clocks=lambda: clocks))  # type: ignore[arg-type]
+    attended = SimpleNamespace(watched=contextlib.nullcontext)
+    return Ends(SimpleNamespace(clocks=lambda: clocks, job=attended))  # type: ignore[arg-type]
 
 
 def run(where: Ends, clocks: tuple[Clock, ...]) -> None:

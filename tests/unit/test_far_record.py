@@ -10,6 +10,7 @@ from rank_log import LogWriter
 
 from crdebug.attached.far_record import FarRecord, ThisHost
 from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
+from crdebug.job.far_clocks import ClockWrite
 from crdebug.job.mirrored_logs import News, Source
 from crdebug.job.record_here import Is, RankSeen, RecordNow, Wanted
 from crdebug.timeline.log import read_log
@@ -30,6 +31,7 @@ class Host:
         self.forged: dict[int, News] = {}
         self.problem = ""
         self.asked: list[Wanted] = []
+        self.written: list[ClockWrite] = []
         self._sources = {rank: Source(logs / str(rank)) for rank in range(4)}
         self.has = set(ranks)
 
@@ -46,6 +48,12 @@ class Host:
             if (found := self._sources[rank].news(wanted.since.get(rank, 0), MOST)) is not None
         }
         return RecordNow(seen, True, news | self.forged, {}, 1)
+
+    def write(self, write: ClockWrite) -> None:
+        self.written.append(write)
+
+    async def cut(self, wanted: Wanted) -> None:
+        raise AssertionError
 
     async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
         if self.problem:

@@ -9,11 +9,12 @@ from fake_target import FakeTarget
 
 from crdebug.base.events import Event, JobSays
 from crdebug.base.instant import cut_of
+from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.job_snapshot import KeptJob
+from crdebug.debugger.rank_host import HostRoom
 from crdebug.debugger.target import KeptInfo
 from crdebug.job.output_cuts import Written
-from crdebug.node import memory, proc
 from crdebug.travel import memory_snapshots
 from crdebug.travel.memory_snapshots import Near
 
@@ -32,6 +33,9 @@ class Kernel:
         self.kept: list[str] = []
         self.ended: set[str] = set()
         self.asked = 0
+        self.near: Near
+        self.others: tuple[HostRoom, ...] = ()  # of other hosts
+        self.leaderless = RankSet()
 
     # what Near asks of Snapshots
 
@@ -41,6 +45,10 @@ class Kernel:
         changed = self.memory if first else self.changed
         small = KeptInfo(self.memory, changed // 2, self.frozen)
         return KeptJob(name, {0: KeptInfo(self.memory, changed, self.frozen), 1: small})
+
+    async def rooms(self) -> tuple[HostRoom, ...]:
+        whole = 2 * self.memory
+        return (*self.others, HostRoom(whole, self.free - self.near.held, self.leaderless))
 
     async def forget(self, name: str, deadline: object) -> None:
         self.kept.remove(name)
@@ -59,16 +67,13 @@ class Job:
     def __init__(self, kernel: Kernel, patch: pytest.MonkeyPatch) -> None:
         self.kernel = kernel
         self.told: list[str] = []
-        self.record = SimpleNamespace(incarnation=1, branch="main", pid=1)
+        self.record = SimpleNamespace(incarnation=1, branch="main", pid=1, hosts=())
         self.has_no_checkpoints = False
-        self.holds = (SimpleNamespace(rank=0, pid=10), SimpleNamespace(rank=1, pid=11))
         self.group = {0: FakeTarget(0)}
         self.settings = Settings()
         patch.setattr(memory_snapshots, "Snapshots", lambda group, logs: kernel)
-        patch.setattr(memory_snapshots, "leader_has_ended", lambda pid: False)
-        patch.setattr(proc, "private_memory", lambda pid: kernel.memory)
-        patch.setattr(memory, "available", lambda: kernel.free - self.near.held)
         self.near = Near(self, frozenset, self.tell)  # type: ignore[arg-type]
+        kernel.near = self.near
         patch.setattr(self.near, "drained", self.drained)
         self.place = 0
 
@@ -131,6 +136,21 @@ async def test_with_little_memory_there_are_fewer_and_one_notice_says_so(
         "ways back may take longer"
     ]
     assert job.kernel.asked >= 7
+
+
+async def test_of_several_hosts_the_fullest_one_counts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On one, 50 MiB of ranks have 400 MiB: that is 2,000 MiB for the 250 MiB of all ranks."""
+    job = Job(Kernel(1 << 40), monkeypatch)
+    job.kernel.others = (HostRoom(50 * MIB, 400 * MIB, RankSet()),)
+    assert await job.run() == 1
+    assert job.near.bound == 500 * MIB
+
+
+async def test_a_rank_without_its_main_thread_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    job = Job(Kernel(1 << 40), monkeypatch)
+    job.kernel.leaderless = RankSet.of([1])
+    assert await job.run() == 0
+    assert job.near.why_not == "its main thread has ended (pthread_exit)"
 
 
 async def test_without_room_for_one_none_is_taken_and_none_stays(

@@ -267,6 +267,7 @@ static bool starting(unsigned call, uint64_t site) {
 int wrap_Init(uint64_t site, int *argc, char ***argv) {
     if (!starting(CALL_Init, site)) return PMPI_Init(argc, argv);
     int rc = PMPI_Init(argc, argv);
+    if (rc == MPI_SUCCESS) connect_all();
     if (rc == MPI_SUCCESS) started(CALL_Init, site);
     leave();
     return rc;
@@ -275,6 +276,7 @@ int wrap_Init(uint64_t site, int *argc, char ***argv) {
 int wrap_Init_thread(uint64_t site, int *argc, char ***argv, int required, int *provided) {
     if (!starting(CALL_Init_thread, site)) return PMPI_Init_thread(argc, argv, required, provided);
     int rc = PMPI_Init_thread(argc, argv, required, provided);
+    if (rc == MPI_SUCCESS) connect_all();
     if (rc == MPI_SUCCESS) started(CALL_Init_thread, site);
     leave();
     return rc;

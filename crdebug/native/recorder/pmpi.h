@@ -57,6 +57,7 @@ void crdebug_hold(void);
 void compare_bytes(void);
 void progress(unsigned *patience);
 void let_mpi_work(void);
+void connect_all(void);
 bool outside(void); /* a call that is not counted: the MPI's own, or another thread's */
 
 static inline bool enter(void) {

@@ -1,0 +1,192 @@
+"""What is on its way between the ranks of a job that stands: only the kernel has it.
+
+A snapshot keeps what TCP has; when memory is put back, what is on its way then is dropped, and what
+was on its way in the snapshot is sent again, by the sender's end. (DMTCP does so with all sockets
+of a checkpoint: Ansel, Arya, Cooperman, "DMTCP: Transparent checkpointing for cluster computations
+and the desktop", IPDPS 2009.) Datagrams on one host must be the same then and now: UCX's ranks wake
+each other up with some that nobody ever reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import Refused
+from crdebug.base.ranks import RankSet
+from crdebug.debugger.rank_host import Pids, RankHost, ThisHost
+from crdebug.debugger.target import Target
+from crdebug.node.in_flight import Channel
+
+Ends = tuple[str, str]
+
+_ACKNOWLEDGED = 1.0  # seconds: the other kernel may put that off for 0.2 s
+_LOOK = 0.005
+_MOST = 64 << 20  # bytes that are kept of what is on its way
+
+
+@dataclass(frozen=True, slots=True)
+class OnTheirWay:
+    """streams: by the addresses of the receiver and of the sender.  datagrams: by rank and
+    descriptor, those that wait there, and the size of those that others have not read."""
+
+    streams: Mapping[Ends, bytes]
+    datagrams: Mapping[tuple[int, int], tuple[tuple[bytes, ...], int]]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Ranks of one host. name: "" for this one."""
+
+    name: str
+    host: RankHost
+    pids: Pids
+
+
+def places_of(targets: Iterable[Target]) -> tuple[Place, ...]:
+    """Where they are."""
+    pids: dict[str, dict[int, int]] = {}
+    hosts: dict[str, RankHost] = {}
+    for each in targets:
+        name = each.node.host if each.node is not None else ""
+        if name not in hosts:
+            hosts[name] = each.node.rank_host if each.node is not None else ThisHost()
+        if each.pid is not None:
+            pids.setdefault(name, {})[each.rank] = each.pid
+    return tuple(Place(name, hosts[name], ranks) for name, ranks in pids.items())
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """A rank's end of a connection."""
+
+    place: Place
+    rank: int
+    channel: Channel
+
+    @property
+    def key(self) -> tuple[int, int]:
+        return self.rank, self.channel.descriptor
+
+
+class Connections:
+    """Those between the ranks at these places."""
+
+    def __init__(self, places: Sequence[Place]) -> None:
+        self._places = places
+        self._found: dict[Ends, _End] = {}  # by the addresses here and there
+        self._datagrams: list[_End] = []
+        self._problems: tuple[str, ...] = ()
+
+    async def _look(self) -> None:
+        told = await asyncio.gather(*(each.host.channels(each.pids) for each in self._places))
+        ends = [
+            _End(place, rank, channel)
+            for place, channels in zip(self._places, told, strict=True)
+            for rank, some in channels.items()
+            for channel in some
+        ]
+        known = {each.channel.ends for each in ends}
+        self._found = {
+            each.channel.ends: each
+            for each in ends
+            if each.channel.ends is not None and each.channel.ends[::-1] in known
+        }
+        busy = [each for each in ends if each.channel.unread or each.channel.unsent]
+        self._datagrams = [each for each in busy if each.channel.datagrams]
+        self._problems = tuple(
+            f"rank {each.rank}: {each.channel}"
+            for each in busy
+            if each.channel.ends not in self._found and not each.channel.datagrams
+        )
+
+    async def obstacles(self, then: OnTheirWay) -> tuple[str, ...]:
+        """Why the ranks cannot be taken back to when this was on its way, as lines."""
+        await self._look()
+        before, now = then.datagrams, await self._waiting_datagrams()
+        others = [key for key in now.keys() | before if now.get(key) != before.get(key)]
+        return (
+            *self._problems,
+            *(
+                f"rank {rank}: other datagrams wait in file descriptor {descriptor}"
+                for rank, descriptor in sorted(others)
+            ),
+        )
+
+    async def _waiting_datagrams(self) -> dict[tuple[int, int], tuple[tuple[bytes, ...], int]]:
+        found = {}
+        for place in self._places:
+            ends = [each for each in self._datagrams if each.place is place]
+            if ends:
+                told = await place.host.datagrams(place.pids, [each.key for each in ends])
+                for each, waiting in zip(ends, told, strict=True):
+                    found[each.key] = waiting, each.channel.unsent
+        return found
+
+    async def kept(self) -> OnTheirWay:
+        """What is on its way. Raises Refused if there is anything in another socket, or a pipe; or
+        too much."""
+        limit = Deadline(_ACKNOWLEDGED)
+        while True:
+            await self._look()
+            if self._problems:
+                raise Refused(f"cannot keep a snapshot: {'; '.join(self._problems)}")
+            unsent = [each for each in self._found.values() if each.channel.unsent]
+            if not unsent:
+                break
+            if not limit.left:
+                first = unsent[0]
+                raise Refused(
+                    f"cannot keep a snapshot: {first.channel}, which no rank has received",
+                    ranks=RankSet.of([first.rank]),
+                )
+            await asyncio.sleep(_LOOK)
+        waiting = {ends: each for ends, each in self._found.items() if each.channel.unread}
+        if sum(each.channel.unread for each in waiting.values()) > _MOST:
+            raise Refused("cannot keep a snapshot: too many bytes are on their way between ranks")
+        found: dict[Ends, bytes] = {}
+        for place, some in _by_place(waiting):
+            wanted = {each.key: each.channel.unread for each in some.values()}
+            data = await place.host.peek(place.pids, wanted)
+            found |= dict(zip(some, data, strict=True))
+        return OnTheirWay(found, await self._waiting_datagrams())
+
+    async def clear(self) -> None:
+        """Drop everything that is on its way. Raises Refused if that does not end."""
+        limit = Deadline(_ACKNOWLEDGED)
+        while True:
+            await self._look()
+            left = {
+                ends: each
+                for ends, each in self._found.items()
+                if each.channel.unread or self._found[ends[::-1]].channel.unsent
+            }
+            if not left:
+                return
+            if not limit.left:
+                some = RankSet.of(each.rank for each in left.values())
+                raise Refused("messages on their way cannot be dropped", ranks=some)
+            for place, ends in _by_place(left):
+                await place.host.drop(place.pids, [each.key for each in ends.values()])
+            if not any(each.channel.unread for each in left.values()):
+                await asyncio.sleep(_LOOK)
+
+    async def send(self, again: OnTheirWay) -> None:
+        """Send this again, in connections where nothing is on its way."""
+        streams = again.streams
+        if any(ends[::-1] not in self._found for ends in streams):
+            raise Refused("a connection of that time does not exist any more")
+        senders = {ends[::-1]: self._found[ends[::-1]] for ends in streams}
+        for place, some in _by_place(senders):
+            data = {each.key: streams[ends[::-1]] for ends, each in some.items()}
+            await place.host.send(place.pids, data)
+
+
+def _by_place(ends: Mapping[Ends, _End]) -> Iterator[tuple[Place, dict[Ends, _End]]]:
+    found: dict[str, dict[Ends, _End]] = {}
+    for each, end in ends.items():
+        found.setdefault(end.place.name, {})[each] = end
+    for some in found.values():
+        yield next(iter(some.values())).place, some
