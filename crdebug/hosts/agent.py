@@ -275,7 +275,7 @@ class Agent:
     def _clock_of(self, target: Target) -> bytes:
         if target.state is not TargetState.STOPPED or target.pid is None:
             return b""
-        return self._clocks.look(target.rank, target.pid).clock
+        return self._clocks.data(target.rank, target.pid)
 
     def _write(self, write: ClockWrite) -> None:
         """Nobody waits for that: if the rank has ended, others say so."""
