@@ -22,7 +22,7 @@ from crdebug.base.settings import Settings
 from crdebug.job import clocks
 from crdebug.job.call_lines import SECONDS
 from crdebug.job.clocks import ClockHandle, RankClock
-from crdebug.job.far_clocks import ClockWrite, FarClock
+from crdebug.job.far_clocks import ClockWrite, FarClock, Look
 from crdebug.job.mirrored_logs import Copy, write_beside
 from crdebug.job.record_here import (
     ClocksHere,
@@ -42,8 +42,8 @@ _LOOK = 0.01  # seconds between two looks at clocks that are waited for
 class HostRecord(Protocol):
     """A host that has ranks of the job."""
 
-    async def record(self, wanted: Wanted) -> RecordNow:
-        """See RecordHere.answer. Raises CrdebugError."""
+    async def record(self, wanted: Wanted) -> tuple[Look, RecordNow]:
+        """See RecordHere.answer; and when the clocks were looked at. Raises CrdebugError."""
         ...
 
     async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
@@ -61,12 +61,16 @@ class HostRecord(Protocol):
 
 
 class ThisHost:
-    """The host of this process: crdebug's own, or an agent's."""
+    """The host of this process."""
 
     def __init__(self) -> None:
         self._here = RecordHere()
 
-    async def record(self, wanted: Wanted) -> RecordNow:
+    async def record(self, wanted: Wanted) -> tuple[Look, RecordNow]:
+        return Look(), await self.record_now(wanted)
+
+    async def record_now(self, wanted: Wanted) -> RecordNow:
+        """See RecordHere.answer."""
         return await asyncio.to_thread(self._here.answer, wanted)
 
     def close(self) -> None:
@@ -157,10 +161,10 @@ class FarRecord:
             return self._own.of(far.rank, self._pids[host][far.rank])
         return None
 
-    def stands(self, rank: int, clock: bytes, written: int) -> None:
+    def stands(self, rank: int, clock: bytes, look: Look) -> None:
         """The debugger of a rank on another host has stopped it: see FarClock."""
         if (known := self._clocks.get(rank)) is not None:
-            known.stands(clock, written)
+            known.stands(clock, look)
 
     @contextlib.asynccontextmanager
     async def watched(self) -> AsyncIterator[None]:
@@ -225,9 +229,9 @@ class FarRecord:
                 agent = self._at(host)
                 if self._agents.setdefault(host, agent) is not agent:
                     self._agents[host] = agent
-                    self._forget_writes(host)
-                now = await agent.record(wanted)
-                self._take(host, now)
+                    self._has_another_agent(host)
+                look, now = await agent.record(wanted)
+                self._take(host, look, now)
             except CrdebugError as error:
                 self._is_silent(host, error)
                 return
@@ -242,12 +246,12 @@ class FarRecord:
         known = self._clocks.get(rank)
         return known is not None and known.seen.status is Is.ENDED
 
-    def _take(self, host: str, now: RecordNow) -> None:
+    def _take(self, host: str, look: Look, now: RecordNow) -> None:
         """What a host says is taken for its own ranks, and for no others. Raises OSError,
         NotAvailable for what no crdebug says."""
         for rank in self._pids[host]:
             if (seen := now.seen.get(rank)) is not None:
-                self._known(host, rank, seen).was_seen(seen, now.written)
+                self._known(host, rank, seen).was_seen(seen, look)
         for rank, news in now.news.items():
             if not isinstance(rank, int) or not 0 <= rank < _MOST_RANKS:
                 raise NotAvailable(f"{host} sends a log of no rank")
@@ -264,10 +268,10 @@ class FarRecord:
             self._clocks[rank] = FarClock(rank, seen, lambda write: self._at(host).write(write))
         return self._clocks[rank]
 
-    def _forget_writes(self, host: str) -> None:
+    def _has_another_agent(self, host: str) -> None:
         for rank, known in self._clocks.items():
             if self._where[rank] == host:
-                known.forget_writes()
+                known.has_another_agent()
 
     def _is_silent(self, host: str, error: CrdebugError) -> None:
         self.silent[host] = error

@@ -48,6 +48,7 @@ from crdebug.hosts.messages import (
     Prepare,
     Prepared,
     Probe,
+    ReadAt,
     ReadRecord,
     Request,
     Says,
@@ -58,7 +59,7 @@ from crdebug.hosts.messages import (
 )
 from crdebug.hosts.wire import IsLost, Stream, Wire
 from crdebug.job import clocks, gathering, over_hosts
-from crdebug.job.far_clocks import ClockWrite
+from crdebug.job.far_clocks import ClockWrite, Look
 from crdebug.job.holds import refuse_traced
 from crdebug.job.record_here import ClocksHere
 from crdebug.native.build import build
@@ -92,7 +93,7 @@ class Agent:
         self._starter = ""  # with which its files here are removed, once it has ended
         self._record = ThisHost()
         self._clocks = ClocksHere()
-        self._written = 0  # the last write to a clock
+        self._written = self._looks = 0  # the last write to a clock, and look at one
         self._patience = Settings().host_patience
 
     async def run(self) -> None:
@@ -140,8 +141,8 @@ class Agent:
             case LetBegin(mark=mark, shim=shim):
                 return await gathering.let_begin(mark, shim)
             case ReadRecord(wanted=wanted):
-                written = self._written
-                return replace(await self._record.record(wanted), written=written)
+                look = self._look()
+                return ReadAt(look, await self._record.record_now(wanted))
             case CutRecord(wanted=wanted):
                 await self._record.cut(wanted)
                 return None
@@ -268,9 +269,13 @@ class Agent:
             target.last_stop,
             target.kept,
             self._clock_of(target),
-            self._written,
+            self._look(),
         )
         return self._shown[target.rank]
+
+    def _look(self) -> Look:
+        self._looks += 1
+        return Look(self._looks, self._written)
 
     def _clock_of(self, target: Target) -> bytes:
         if target.state is not TargetState.STOPPED or target.pid is None:
@@ -294,7 +299,7 @@ class Agent:
         """Before anything that follows from the rank's state: show it, if it is new."""
         before = self._shown.get(target.rank)
         now = self._mirror(target)
-        if before is None or now != replace(before, written=now.written):
+        if before is None or now != replace(before, look=now.look):
             self._wire.send(now)
 
 

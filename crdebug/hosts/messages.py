@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from crdebug.acquire.daemons import Daemon
 from crdebug.acquire.mpir import ProcDesc
@@ -14,8 +14,8 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.question import Question
 from crdebug.debugger.target import Notice, TargetState
-from crdebug.job.far_clocks import ClockWrite
-from crdebug.job.record_here import Wanted
+from crdebug.job.far_clocks import ClockWrite, Look
+from crdebug.job.record_here import RecordNow, Wanted
 
 
 @dataclass(frozen=True, slots=True)
@@ -187,9 +187,17 @@ class LetBegin:
 
 @dataclass(frozen=True, slots=True)
 class ReadRecord:
-    """The clocks and logs of ranks there. The answer is RecordNow of job.record_here."""
+    """The clocks and logs of ranks there. The answer is a ReadAt."""
 
     wanted: Wanted
+
+
+@dataclass(frozen=True, slots=True)
+class ReadAt:
+    """What the record was at a look."""
+
+    look: Look
+    record: RecordNow
 
 
 @dataclass(frozen=True, slots=True)
@@ -251,8 +259,7 @@ class Mirror:
     it: a stop's notice, a verb's answer.
 
     kept: the names of its snapshots.
-    clock: its bytes, if the rank stands and its calls are recorded.  written: the last write to a
-    clock by then.
+    clock: its bytes, if the rank stands and its calls are recorded, as of this look.
     """
 
     rank: int
@@ -264,7 +271,7 @@ class Mirror:
     last_stop: RankStopped | None
     kept: tuple[str, ...] = ()
     clock: bytes = b""
-    written: int = 0
+    look: Look = field(default_factory=Look)
 
 
 @dataclass(frozen=True, slots=True)

@@ -33,6 +33,7 @@ from crdebug.hosts.messages import (
     Prepare,
     Prepared,
     Probe,
+    ReadAt,
     ReadRecord,
     Request,
     Says,
@@ -44,7 +45,7 @@ from crdebug.hosts.messages import (
 from crdebug.hosts.remote_host import RemoteHost
 from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
 from crdebug.job.call_lines import SECONDS
-from crdebug.job.far_clocks import ClockWrite
+from crdebug.job.far_clocks import ClockWrite, Look
 from crdebug.job.gathering import Gathered
 from crdebug.job.record_here import RecordNow, Wanted
 from crdebug.node.probes import Machine
@@ -72,8 +73,8 @@ class RemoteNode:
         self._tell = tell
         self._targets: dict[int, RemoteTarget] = {}
         self.on_end: Callable[[], None] = lambda: None  # of an agent that nobody has closed
-        # gets a rank's clock while it stands, and the last write that it knows of
-        self.on_clock: Callable[[int, bytes, int], None] = lambda rank, clock, written: None
+        # gets a rank's clock while it stands, and when it was seen
+        self.on_clock: Callable[[int, bytes, Look], None] = lambda rank, clock, look: None
         self._lost = ""
         self._closing = False
         self.rank_host = RemoteHost(self, settings.command)
@@ -125,9 +126,10 @@ class RemoteNode:
         request = Prepare(mark, self._settings.compiler, layer, mpicc, hold)
         return cast(Prepared, await self.call(request, self._settings.launch))
 
-    async def record(self, wanted: Wanted) -> RecordNow:
+    async def record(self, wanted: Wanted) -> tuple[Look, RecordNow]:
         """The clocks and logs of ranks there."""
-        return cast(RecordNow, await self.call(ReadRecord(wanted), self._settings.command))
+        read = cast(ReadAt, await self.call(ReadRecord(wanted), self._settings.command))
+        return read.look, read.record
 
     def write(self, write: ClockWrite) -> None:
         """Set something in the clock of a rank there. It comes before all that follows."""
@@ -173,7 +175,7 @@ class RemoteNode:
 
     def _hear_clock(self, mirror: Mirror) -> None:
         if mirror.clock:
-            self.on_clock(mirror.rank, mirror.clock, mirror.written)
+            self.on_clock(mirror.rank, mirror.clock, mirror.look)
 
     async def ask(self, question: Question[T], ranks: RankSet) -> Answers[T]:
         return await self._classes(Ask(cast(Question[object], question), ranks), question.seconds)

@@ -2,7 +2,7 @@
 
 What crdebug sets takes effect there in the order of its messages, and here at once. Each write has
 a number; whatever tells how the clock is says which of them it knows of, and later ones count on
-top.
+top. What was seen earlier may be heard later, and does not count then.
 """
 
 from __future__ import annotations
@@ -18,6 +18,15 @@ from crdebug.job.record_here import Is, RankSeen
 from crdebug.native.recorder.clock import Clock, Request
 
 _numbers = count(1)
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """A look at clocks, on their host. number: of all looks there, in their order.
+    written: the last write that was done before."""
+
+    number: int = 0
+    written: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,22 +54,26 @@ class FarClock(SetsClock):
         self.seen = seen
         self._send = send
         self._pending: list[ClockWrite] = []
+        self._look = 0  # the number of the last one
 
-    def was_seen(self, seen: RankSeen, written: int) -> None:
-        """It was so after this write."""
-        self._pending = [each for each in self._pending if each.number > written]
+    def was_seen(self, seen: RankSeen, look: Look) -> None:
+        """It was so at this look."""
+        if look.number < self._look:
+            return
+        self._look = look.number
+        self._pending = [each for each in self._pending if each.number > look.written]
         self.seen = seen
         for each in self._pending:
             self._apply(each)
 
-    def forget_writes(self) -> None:
-        """Another agent has the rank: it knows of none of them, and nobody knows which took
-        effect."""
+    def has_another_agent(self) -> None:
+        """That one knows of no writes and looks, and nobody knows which writes took effect."""
         self._pending.clear()
+        self._look = 0
 
-    def stands(self, clock: bytes, written: int) -> None:
+    def stands(self, clock: bytes, look: Look) -> None:
         """Its debugger has stopped it, and that was its clock."""
-        self.was_seen(replace(self.seen, status=Is.THERE, clock=clock), written)
+        self.was_seen(replace(self.seen, status=Is.THERE, clock=clock), look)
 
     def read(self) -> Clock:
         match self.seen.status:

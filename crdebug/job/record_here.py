@@ -71,8 +71,7 @@ class RankSeen:
 
 @dataclass(frozen=True, slots=True)
 class RecordNow:
-    """The answer. seen: by rank, before the logs were read.  written: the last write to a clock
-    that was done before, see far_clocks.  there: are there logs at all?
+    """The answer. seen: by rank, before the logs were read.  there: are there logs at all?
     news: of these, by rank.  beside: other files, by name, in the answer of this number.
     more: there is more of them than fits in one answer.
     """
@@ -83,7 +82,6 @@ class RecordNow:
     beside: Mapping[str, bytes] = field(default_factory=dict)
     number: int = 0
     more: bool = False
-    written: int = 0
 
 
 class ClocksHere:

@@ -8,7 +8,7 @@ import pytest
 
 from crdebug.base.errors import NotAvailable
 from crdebug.base.instant import Instant
-from crdebug.job.far_clocks import ClockWrite, FarClock
+from crdebug.job.far_clocks import ClockWrite, FarClock, Look
 from crdebug.job.record_here import Is, RankSeen
 from crdebug.native.recorder import clock as layout
 from crdebug.native.recorder.clock import NEVER, Last
@@ -30,7 +30,7 @@ class Agent:
     def __init__(self) -> None:
         self.sent: list[ClockWrite] = []
         self.clock = CLOCK
-        self.written = 0
+        self.written = self.looks = 0
         self.far = FarClock(3, RankSeen(Is.THERE, CLOCK), self.sent.append)
 
     def do(self, writes: int) -> None:
@@ -41,7 +41,11 @@ class Agent:
         del self.sent[:writes]
 
     def tell(self) -> None:
-        self.far.was_seen(RankSeen(Is.THERE, self.clock), self.written)
+        self.far.was_seen(RankSeen(Is.THERE, self.clock), self.look())
+
+    def look(self) -> Look:
+        self.looks += 1
+        return Look(self.looks, self.written)
 
     @property
     def stop(self) -> int:
@@ -66,14 +70,24 @@ def test_what_has_changed_there_since_counts() -> None:
     agent.far.set_stop(NEVER)
     agent.do(1)
     agent.clock = CLOCK  # memory was put back
-    agent.far.stands(agent.clock, agent.written)
+    agent.far.stands(agent.clock, agent.look())
     assert agent.stop == 0
+
+
+def test_what_was_seen_before_a_stop_and_heard_after_it_does_not_count() -> None:
+    agent = Agent()
+    before, old = agent.look(), agent.clock
+    agent.far.set_stop(NEVER)
+    agent.do(1)
+    agent.far.stands(agent.clock, agent.look())
+    agent.far.was_seen(RankSeen(Is.THERE, old), before)
+    assert agent.stop == NEVER
 
 
 def test_another_agent_knows_of_no_writes() -> None:
     agent = Agent()
     agent.far.set_stop(NEVER)
-    agent.far.forget_writes()
+    agent.far.has_another_agent()
     agent.tell()
     assert agent.stop == 0
 
@@ -88,7 +102,7 @@ def test_another_agent_knows_of_no_writes() -> None:
 )
 def test_of_a_rank_that_is_gone_nothing_is_set(status: Is, error: type[Exception]) -> None:
     agent = Agent()
-    agent.far.was_seen(RankSeen(status, problem="the agent on n2 has ended"), 0)
+    agent.far.was_seen(RankSeen(status, problem="the agent on n2 has ended"), agent.look())
     with pytest.raises(error):
         agent.far.set_stop(NEVER)
     with pytest.raises(error):

@@ -10,7 +10,7 @@ from rank_log import LogWriter
 
 from crdebug.attached.far_record import FarRecord, ThisHost
 from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
-from crdebug.job.far_clocks import ClockWrite
+from crdebug.job.far_clocks import ClockWrite, Look
 from crdebug.job.mirrored_logs import News, Source
 from crdebug.job.record_here import Is, RankSeen, RecordNow, Wanted
 from crdebug.timeline.log import read_log
@@ -35,19 +35,19 @@ class Host:
         self._sources = {rank: Source(logs / str(rank)) for rank in range(4)}
         self.has = set(ranks)
 
-    async def record(self, wanted: Wanted) -> RecordNow:
+    async def record(self, wanted: Wanted) -> tuple[Look, RecordNow]:
         self.asked.append(wanted)
         if self.problem:
             raise CrdebugError(self.problem)
         seen = {rank: RankSeen(self.ranks[rank]) for rank in wanted.ranks}
         if wanted.since is None or not self.there:
-            return RecordNow(seen)
+            return Look(), RecordNow(seen)
         news = {
             rank: found
             for rank in self.has
             if (found := self._sources[rank].news(wanted.since.get(rank, 0), MOST)) is not None
         }
-        return RecordNow(seen, True, news | self.forged, {}, 1)
+        return Look(), RecordNow(seen, True, news | self.forged, {}, 1)
 
     def write(self, write: ClockWrite) -> None:
         self.written.append(write)
