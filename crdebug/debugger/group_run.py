@@ -83,7 +83,8 @@ class GroupRun:
                 raise Refused(f"cannot {self._verb}: {word}", ranks=ranks)
         dead = RankSet.of(each.rank for each in targets if each.state is TargetState.DEAD)
         if dead:
-            raise GdbDied("gdb had ended before", self._verb, None, ranks=dead)
+            hint = f"'[@stopped] {self._verb}' leaves them out"
+            raise GdbDied("gdb had ended before", self._verb, None, ranks=dead, hint=hint)
         if all(each.state is TargetState.EXITED for each in targets):
             raise Refused(
                 f"cannot {self._verb}: no rank is alive",

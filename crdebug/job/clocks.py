@@ -313,7 +313,7 @@ def leaving(clocks: Iterable[ClockHandle]) -> frozenset[int]:
     """The ranks that are held just before they leave a call whose work is done."""
     found = set()
     for clock in clocks:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, NotAvailable):
             state = clock.read()
             if state.now.inside and state.held is Held.AT_STOP:
                 found.add(clock.rank)

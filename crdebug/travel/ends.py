@@ -17,6 +17,7 @@ import asyncio
 import contextlib
 import time
 
+from crdebug.base.errors import NotAvailable
 from crdebug.base.instant import Instant
 from crdebug.job.clocks import ClockHandle
 from crdebug.native.recorder.clock import Last
@@ -44,7 +45,7 @@ class Ends:
         """Has no rank returned from MPI_Init yet? False if that cannot be known."""
         try:
             return all(clock.read().now <= _END_OF_INIT for clock in self._clocks())
-        except ProcessLookupError:
+        except (ProcessLookupError, NotAvailable):
             return False
 
     @property
@@ -57,7 +58,7 @@ class Ends:
         are about to, they go on."""
         go = not self.last or self.all_finalize()
         for clock in self._clocks():
-            with contextlib.suppress(ProcessLookupError):
+            with contextlib.suppress(ProcessLookupError, NotAvailable):
                 state = clock.read()
                 if self.awaited and state.now <= _END_OF_INIT:
                     clock.set_stop(_END_OF_INIT)
@@ -72,7 +73,7 @@ class Ends:
 
     def all_there(self) -> bool:
         """Does every rank hold there?"""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, NotAvailable):
             states = [clock.read() for clock in self._clocks()]
             there = [state.now == _END_OF_INIT and bool(state.held) for state in states]
             if any(there) and self._first is None:
@@ -82,7 +83,7 @@ class Ends:
 
     def all_finalize(self) -> bool:
         """Is every rank about to call MPI_Finalize?"""
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, NotAvailable):
             states = [clock.read() for clock in self._clocks()]
             return all(state.last is Last.IS_THERE and bool(state.held) for state in states)
         return False

@@ -179,7 +179,7 @@ class History:
         """Stop a job that runs in the past if it leaves its record: a rank that diverges is held,
         and the others would wait for it."""
         clocks = self.traveller.recorded.clocks()
-        with contextlib.suppress(ProcessLookupError, DeadlineExpired):
+        with contextlib.suppress(ProcessLookupError, DeadlineExpired, NotAvailable):
             async with self._job.watched():
                 limit = Deadline(FOR_EVER)
                 await limit.until(lambda: diverges(clocks), "a divergence")

@@ -271,7 +271,7 @@ def _without_stops(group: TargetGroup):  # type: ignore[no-untyped-def]
 
 
 def let_run(clocks: Sequence[ClockHandle]) -> None:
-    """Hold no rank any more once the ranks run."""
+    """Hold no rank any more once the ranks run. (Those of a lost host nobody can reach.)"""
     for clock in clocks:
-        with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, NotAvailable):
             clock.set_stop(NEVER)

@@ -65,6 +65,14 @@ class Console:
         self._lines()
         return said
 
+    def goes_on(self, command: str) -> None:
+        """The job goes on with this, and can be interrupted."""
+        self._at.sendline(command)
+        came = self._at.expect_exact([PROMPT, pexpect.TIMEOUT], timeout=2)
+        assert came == 1, self._at.before
+        self._at.sendintr()
+        self._lines()
+
     def hear(self, words: str) -> None:
         """Without being asked."""
         self._at.expect(words)
@@ -239,6 +247,10 @@ def test_what_a_lost_host_knew_is_as_it_was() -> None:
             assert "a deadlock" not in said, said
             assert at.say("when")[0] == "[0-3] tick 7, inside the next call"
             assert at.say("info timeline")[0].endswith("| 7 calls")
+            assert "'[@stopped] continue' leaves them out" in at.say("continue")[0]
+            at.goes_on("[@stopped] continue")
+            said = "\n".join(at.say("goto tick 3 on 0"))
+            assert "the agent on n2 " in said or "ranks 2-3" in said, said
             at.leave("quit")
 
 
