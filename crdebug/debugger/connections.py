@@ -22,7 +22,9 @@ from crdebug.node.in_flight import Channel
 
 Ends = tuple[str, str]
 
-_ACKNOWLEDGED = 1.0  # seconds: the other kernel may put that off for 0.2 s
+# Seconds in which something comes further: a kernel may put off acknowledging for 0.2 s (Linux:
+# TCP_DELACK_MAX), and what a network lost comes again.
+_HERE, _OVER_A_NETWORK = 0.3, 1.0
 _LOOK = 0.005
 _MOST = 64 << 20  # bytes that are kept of what is on its way
 
@@ -34,6 +36,10 @@ class OnTheirWay:
 
     streams: Mapping[Ends, bytes]
     datagrams: Mapping[tuple[int, int], tuple[tuple[bytes, ...], int]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(map(len, self.streams.values()))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,27 +94,44 @@ class Connections:
             for rank, some in channels.items()
             for channel in some
         ]
-        known = {each.channel.ends for each in ends}
-        self._found = {
-            each.channel.ends: each
-            for each in ends
-            if each.channel.ends is not None and each.channel.ends[::-1] in known
-        }
+        self._found = _connected(ends)
         busy = [each for each in ends if each.channel.unread or each.channel.unsent]
         self._datagrams = [each for each in busy if each.channel.datagrams]
         self._problems = tuple(
             f"rank {each.rank}: {each.channel}"
             for each in busy
-            if each.channel.ends not in self._found and not each.channel.datagrams
+            if _key(each) not in self._found and not each.channel.datagrams
         )
+
+    async def _settle(self) -> tuple[_End, ...]:
+        """Look until everything that was sent is with its receiver, or nothing comes further.
+        Returns the senders of the rest."""
+        limit, before = self._patience(), None
+        while True:
+            await self._look()
+            unsent = tuple(each for each in self._found.values() if each.channel.unsent)
+            if not unsent:
+                # Hosts are asked at once: a receiver perhaps before the sender's bytes came.
+                await self._look()
+                return ()
+            if before != (before := [each.channel for each in self._found.values()]):
+                limit = self._patience()
+            if not limit.left:
+                return unsent
+            await asyncio.sleep(_LOOK)
+
+    def _patience(self) -> Deadline:
+        return Deadline(_OVER_A_NETWORK if len(self._places) > 1 else _HERE)
 
     async def obstacles(self, then: OnTheirWay) -> tuple[str, ...]:
         """Why the ranks cannot be taken back to when this was on its way, as lines."""
         await self._look()
+        gone = [ends for ends in then.streams if ends[::-1] not in self._found]
         before, now = then.datagrams, await self._waiting_datagrams()
         others = [key for key in now.keys() | before if now.get(key) != before.get(key)]
         return (
             *self._problems,
+            *(f"the connection from {sender} to {receiver} is closed" for receiver, sender in gone),
             *(
                 f"rank {rank}: other datagrams wait in file descriptor {descriptor}"
                 for rank, descriptor in sorted(others)
@@ -128,21 +151,14 @@ class Connections:
     async def kept(self) -> OnTheirWay:
         """What is on its way. Raises Refused if there is anything in another socket, or a pipe; or
         too much."""
-        limit = Deadline(_ACKNOWLEDGED)
-        while True:
-            await self._look()
-            if self._problems:
-                raise Refused(f"cannot keep a snapshot: {'; '.join(self._problems)}")
-            unsent = [each for each in self._found.values() if each.channel.unsent]
-            if not unsent:
-                break
-            if not limit.left:
-                first = unsent[0]
-                raise Refused(
-                    f"cannot keep a snapshot: {first.channel}, which no rank has received",
-                    ranks=RankSet.of([first.rank]),
-                )
-            await asyncio.sleep(_LOOK)
+        unsent = await self._settle()
+        if self._problems:
+            raise Refused(f"cannot keep a snapshot: {'; '.join(self._problems)}")
+        if unsent:
+            raise Refused(
+                f"cannot keep a snapshot: {unsent[0].channel}, which no rank has received",
+                ranks=RankSet.of([unsent[0].rank]),
+            )
         waiting = {ends: each for ends, each in self._found.items() if each.channel.unread}
         if sum(each.channel.unread for each in waiting.values()) > _MOST:
             raise Refused("cannot keep a snapshot: too many bytes are on their way between ranks")
@@ -150,27 +166,32 @@ class Connections:
         for place, some in _by_place(waiting):
             wanted = {each.key: each.channel.unread for each in some.values()}
             data = await place.host.peek(place.pids, wanted)
+            if [len(each) for each in data] != list(wanted.values()):
+                raise Refused("cannot keep a snapshot: messages come in meanwhile")
             found |= dict(zip(some, data, strict=True))
         return OnTheirWay(found, await self._waiting_datagrams())
 
     async def clear(self) -> None:
         """Drop everything that is on its way. Raises Refused if that does not end."""
-        limit = Deadline(_ACKNOWLEDGED)
+        limit, before, empty = self._patience(), None, False
         while True:
             await self._look()
-            left = {
-                ends: each
-                for ends, each in self._found.items()
-                if each.channel.unread or self._found[ends[::-1]].channel.unsent
-            }
-            if not left:
-                return
+            left = {ends: each for ends, each in self._found.items() if each.channel.unread}
+            unsent = [each for each in self._found.values() if each.channel.unsent]
+            if not left and not unsent:
+                if empty:  # see _settle
+                    return
+                empty = True
+                continue
+            empty = False
+            if before != (before := [each.channel for each in self._found.values()]):
+                limit = self._patience()
             if not limit.left:
-                some = RankSet.of(each.rank for each in left.values())
+                some = RankSet.of(each.rank for each in (*left.values(), *unsent))
                 raise Refused("messages on their way cannot be dropped", ranks=some)
             for place, ends in _by_place(left):
                 await place.host.drop(place.pids, [each.key for each in ends.values()])
-            if not any(each.channel.unread for each in left.values()):
+            if not left:
                 await asyncio.sleep(_LOOK)
 
     async def send(self, again: OnTheirWay) -> None:
@@ -182,6 +203,32 @@ class Connections:
         for place, some in _by_place(senders):
             data = {each.key: streams[ends[::-1]] for ends, each in some.items()}
             await place.host.send(place.pids, data)
+
+
+def _connected(ends: Sequence[_End]) -> dict[Ends, _End]:
+    """Both ends of each connection between them, by the addresses here and there."""
+    named: dict[Ends, list[_End]] = {}
+    for each in ends:
+        key = _key(each)
+        if key is not None:
+            named.setdefault(key, []).append(each)
+    # What two hosts say they have is neither's.
+    own = {
+        key: some[0] for key, some in named.items() if len({each.place.name for each in some}) == 1
+    }
+    return {key: each for key, each in own.items() if key[::-1] in own}
+
+
+def _key(end: _End) -> Ends | None:
+    """The addresses of both ends, with the host's name if they are only that host's (127.0.0.1):
+    another one may have the same."""
+    ends = end.channel.ends
+    if ends is None or not end.place.name:
+        return ends
+    here, there = (each.partition(" ")[0] for each in ends)
+    if here == there or here.startswith("127."):
+        return f"{ends[0]} of {end.place.name}", f"{ends[1]} of {end.place.name}"
+    return ends
 
 
 def _by_place(ends: Mapping[Ends, _End]) -> Iterator[tuple[Place, dict[Ends, _End]]]:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 
@@ -45,12 +45,12 @@ class KeptJob:
 
     @property
     def bytes(self) -> int:
-        return sum(each.bytes for each in self.ranks.values())
+        return sum(each.bytes for each in self.ranks.values()) + self.on_their_way.bytes
 
     @property
     def changed(self) -> int:
         """The memory that it shares with no earlier snapshot: about as much as it takes."""
-        return sum(each.changed for each in self.ranks.values())
+        return sum(each.changed for each in self.ranks.values()) + self.on_their_way.bytes
 
     @property
     def changed_most(self) -> int:
@@ -88,7 +88,8 @@ class Snapshots:
         """Take a snapshot of all ranks, under a name; it replaces one of that name. others: the
         job's other processes by host ("": this one), if they are known.
 
-        Raises Refused, with nothing kept, when something is in flight or a rank cannot be kept.
+        Raises Refused, with nothing kept, when something is in flight that cannot be kept (see
+        Connections.kept), or a rank cannot be.
         """
         targets = self._targets("keep a snapshot")
         places = places_of(targets)
@@ -171,9 +172,11 @@ class Snapshots:
             connections = Connections(places_of(targets))
             async with around():
                 begun = True
-                await connections.clear()
+                with _half_way():
+                    await connections.clear()
                 await _all(targets, lambda each: each.put_memory_back(name, deadline))
-                await connections.send(self._kept[name].on_their_way)
+                with _half_way():
+                    await connections.send(self._kept[name].on_their_way)
         except CrdebugError:
             if not begun:
                 with contextlib.suppress(CrdebugError):
@@ -227,10 +230,23 @@ async def _all(targets: Sequence[Target], do: Callable[[Target], Awaitable[objec
     }
     for outcome in failed.values():
         if isinstance(outcome, CrdebugError):
-            raise GdbError(
-                f"only part of the job was put back: {outcome.clause()}",
-                "put-back",
-                ranks=RankSet.of(failed),
-                hint="restart it from a checkpoint",
-            ) from outcome
+            raise _only_a_part(outcome, RankSet.of(failed)) from outcome
         raise outcome
+
+
+@contextlib.contextmanager
+def _half_way() -> Iterator[None]:
+    """What fails here has to be called what it is: Refused would say that nothing is done."""
+    try:
+        yield
+    except CrdebugError as error:
+        raise _only_a_part(error, error.ranks) from error
+
+
+def _only_a_part(error: CrdebugError, ranks: RankSet | None) -> GdbError:
+    return GdbError(
+        f"only part of the job was put back: {error.clause()}",
+        "put-back",
+        ranks=ranks,
+        hint="restart it from a checkpoint",
+    )

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+import asyncio
+import contextlib
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -38,7 +40,8 @@ class Rest:
 
 
 class RankHost(Protocol):
-    """All of these raise Refused if a rank has ended, CrdebugError if the host is lost."""
+    """All of these raise Refused if a rank has ended or cannot be looked at, CrdebugError if the
+    host is lost."""
 
     async def room(self, pids: Pids) -> HostRoom: ...
 
@@ -51,7 +54,7 @@ class RankHost(Protocol):
         ...
 
     async def channels(self, pids: Pids) -> Mapping[int, tuple[Channel, ...]]:
-        """By rank, see in_flight.looked_at."""
+        """By rank, see in_flight.in_flight."""
         ...
 
     async def ranges(
@@ -92,12 +95,10 @@ class ThisHost:
     """The host of this process."""
 
     async def room(self, pids: Pids) -> HostRoom:
-        try:
+        with _in_words():
             whole = sum(map(proc.private_memory, pids.values()))
             gone = RankSet.of(rank for rank, pid in pids.items() if leader_has_ended(pid))
-        except ProcessLookupError:
-            raise _has_ended() from None
-        return HostRoom(whole, memory.available(), gone)
+            return HostRoom(whole, memory.available(), gone)
 
     async def available(self) -> int:
         return memory.available()
@@ -111,54 +112,41 @@ class ThisHost:
             return Rest(others, None)
 
     async def channels(self, pids: Pids) -> Mapping[int, tuple[Channel, ...]]:
-        try:
-            return {rank: in_flight.looked_at(pid) for rank, pid in pids.items()}
-        except ProcessLookupError:
-            raise _has_ended() from None
+        with _in_words():
+            return {rank: in_flight.in_flight(pid) for rank, pid in pids.items()}
 
     async def ranges(
         self, pids: Pids, others: Collection[int] | None, logs: str
     ) -> Mapping[int, tuple[str, ...]]:
-        try:
+        with _in_words():
             if others is None:
                 others = proc.processes_in_namespace_of(next(iter(pids.values())))
             return _ranges(pids, set(others).difference(pids.values()), logs)
-        except ProcessLookupError:
-            raise _has_ended() from None
 
     async def mappings(self, pids: Pids) -> Mapping[int, tuple[SharedMapping, ...]]:
-        try:
+        with _in_words():
             return {rank: sharing.shared_mappings(pid) for rank, pid in pids.items()}
-        except ProcessLookupError:
-            raise _has_ended() from None
 
     async def peek(self, pids: Pids, wanted: Mapping[tuple[int, int], int]) -> list[bytes]:
-        try:
+        with _in_words():
             return [waiting_data.peek(pids[rank], fd, size) for (rank, fd), size in wanted.items()]
-        except OSError:
-            raise _has_ended() from None
 
     async def datagrams(
         self, pids: Pids, wanted: Collection[tuple[int, int]]
     ) -> list[tuple[bytes, ...]]:
-        try:
+        with _in_words():
             return [waiting_data.datagrams(pids[rank], fd) for rank, fd in wanted]
-        except OSError:
-            raise _has_ended() from None
 
     async def drop(self, pids: Pids, wanted: Collection[tuple[int, int]]) -> None:
-        try:
+        with _in_words():
             for rank, descriptor in wanted:
                 waiting_data.drop(pids[rank], descriptor)
-        except OSError:
-            raise _has_ended() from None
 
     async def send(self, pids: Pids, wanted: Mapping[tuple[int, int], bytes]) -> None:
-        try:
+        with _in_words():
             for (rank, descriptor), data in wanted.items():
-                waiting_data.send(pids[rank], descriptor, data)
-        except OSError:
-            raise _has_ended() from None
+                # It waits for the receiver's kernel.
+                await asyncio.to_thread(waiting_data.send, pids[rank], descriptor, data)
 
 
 VERBS = frozenset(
@@ -169,8 +157,14 @@ VERBS = frozenset(
 )
 
 
-def _has_ended() -> Refused:
-    return Refused("a rank has ended, or closed a connection")
+@contextlib.contextmanager
+def _in_words() -> Iterator[None]:
+    try:
+        yield
+    except (ProcessLookupError, FileNotFoundError):
+        raise Refused("a rank has ended, or closed a connection") from None
+    except OSError as error:
+        raise Refused(f"a rank cannot be looked at: {error.strerror or error}") from None
 
 
 def _ranges(pids: Pids, others: Collection[int], logs: str) -> dict[int, tuple[str, ...]]:

@@ -1,7 +1,7 @@
 """Data in a process's sockets and pipes that was sent and not yet received.
 
-Only the kernel has such data, so processes can be taken back to an earlier state only if there is
-none, then and now. The process must not be running; it does not notice the look.
+Only the kernel has such data: whoever takes processes back to an earlier state has to keep it, or
+to do so only while there is none. The process must not be running; it does not notice the look.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import socket
 import stat
 import struct
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from crdebug.node import files_used
 
@@ -51,15 +51,7 @@ class Channel:
 
 
 def in_flight(pid: int) -> tuple[Channel, ...]:
-    """The sockets and pipes of a process with data in flight.
-
-    Raises ProcessLookupError, PermissionError.
-    """
-    return tuple(each for each in looked_at(pid) if each.unread or each.unsent)
-
-
-def looked_at(pid: int) -> tuple[Channel, ...]:
-    """The same, and all TCP connections.
+    """The sockets and pipes of a process with data in flight, and all its TCP connections.
 
     Raises ProcessLookupError, PermissionError.
     """
@@ -98,11 +90,6 @@ def flush_terminals(pid: int) -> None:
         os.close(pidfd)
 
 
-def has_unread_input(pid: int) -> bool:
-    """Is its standard input a pipe or socket with unread data?"""
-    return any(channel.descriptor == 0 and channel.unread for channel in in_flight(pid))
-
-
 def channels(pid: int) -> Mapping[int, str]:
     """The names of a process's sockets and pipes, by descriptor; both ends of a pipe share one."""
     return dict(_channels(pid))
@@ -135,9 +122,16 @@ def _look(own: int, number: int, name: str) -> Channel | None:
         writes_only = fcntl.fcntl(own, fcntl.F_GETFL) & os.O_ACCMODE == os.O_WRONLY
         return None if writes_only else Channel(number, name, _count(own, _FIONREAD), 0)
     unread, unsent = _count(own, _FIONREAD), _count(own, _SIOCOUTQ)
-    with socket.socket(fileno=os.dup(own)) as found:
+    channel = Channel(number, name, unread, unsent)
+    copy = os.dup(own)
+    try:
+        found = socket.socket(fileno=copy)
+    except OSError:  # of a family that Python cannot ask for an address (AF_XDP)
+        os.close(copy)
+        return channel
+    with found:
         here = found.family == socket.AF_UNIX and found.type == socket.SOCK_DGRAM
-        return Channel(number, name, unread, unsent, _ends(found), here)
+        return replace(channel, ends=_ends(found), datagrams=here)
 
 
 def _ends(found: socket.socket) -> tuple[str, str] | None:

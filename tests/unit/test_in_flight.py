@@ -11,13 +11,17 @@ import termios
 import tty
 from pathlib import Path
 
+import pytest
+
 from crdebug.node.in_flight import Channel, flush_terminals, in_flight
 from crdebug.node.sharing import shared_mappings, written_by
 
 
 def found(*descriptors: int) -> dict[int, Channel]:
     return {
-        each.descriptor: each for each in in_flight(os.getpid()) if each.descriptor in descriptors
+        each.descriptor: each
+        for each in in_flight(os.getpid())
+        if each.descriptor in descriptors and (each.unread or each.unsent)
     }
 
 
@@ -104,3 +108,15 @@ def test_what_was_written_to_a_terminal_is_there_to_be_read() -> None:
     finally:
         os.close(master)
         os.close(slave)
+
+
+def test_a_socket_that_python_has_no_address_of() -> None:
+    """Not even a descriptor of ours is left of the look."""
+    try:
+        made = socket.socket(44, socket.SOCK_RAW)  # AF_XDP of bpf(2)
+    except OSError as error:
+        pytest.skip(f"no such socket here: {error}")
+    with made:
+        before = os.listdir("/proc/self/fd")
+        assert not found(made.fileno())
+        assert os.listdir("/proc/self/fd") == before
