@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import time
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Protocol
@@ -18,7 +19,6 @@ from crdebug.attached.gdbs import raise_first
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
 from crdebug.base.ranks import RankSet
-from crdebug.base.settings import Settings
 from crdebug.job import clocks
 from crdebug.job.call_lines import SECONDS
 from crdebug.job.clocks import ClockHandle, RankClock
@@ -33,6 +33,7 @@ from crdebug.job.record_here import (
     Wanted,
 )
 from crdebug.native.matcher.loading import load
+from crdebug.native.recorder import clock as layout
 from crdebug.node import owners
 
 _MOST_RANKS = 1 << 20
@@ -54,9 +55,9 @@ class HostRecord(Protocol):
         """Do it there, before everything that it is asked for afterwards."""
         ...
 
-    async def cut(self, wanted: Wanted) -> None:
+    async def cut(self, wanted: Wanted, compiler: str) -> None:
         """Forget what is on record there after the place of each of these ranks, which stand: see
-        clocks.cut. Raises CrdebugError."""
+        clocks.cut. compiler: see Settings. Raises CrdebugError."""
         ...
 
 
@@ -80,10 +81,10 @@ class ThisHost:
         return await source_lines.lines(sites, Deadline(SECONDS))
 
     def write(self, write: ClockWrite) -> None:
-        raise AssertionError("clocks of this host are written to at once")
+        """Clocks of this host are written to at once; this is one that is not there any more."""
 
-    async def cut(self, wanted: Wanted) -> None:
-        library, known = await load(Settings().compiler), ClocksHere(wanted.layer)
+    async def cut(self, wanted: Wanted, compiler: str) -> None:
+        library, known = await load(compiler), ClocksHere(wanted.layer)
         try:
             for rank, pid in wanted.ranks.items():
                 with contextlib.suppress(ProcessLookupError):
@@ -95,7 +96,7 @@ class ThisHost:
 
 class FarRecord:
     """at: gives what asks a host.  here: asks this one.  pids: of the ranks, by host and rank.
-    layer: see Wanted.  there: the directory of the logs on each host.
+    layer: see Wanted.  there: the directory of the logs on each host.  compiler: see Settings.
     run: the copies are in this directory. Once all ranks have ended, and the copies are whole, they
     are where those of a job on one host are.
     """
@@ -108,12 +109,14 @@ class FarRecord:
         layer: str,
         there: Path,
         run: Path,
+        compiler: str,
     ) -> None:
         self._at = at
         self._here = here
         self._pids = pids
         self._layer = layer
         self._there = there
+        self._compiler = compiler
         self.directory = run / "far"
         self._whole = clocks.logs(run)
         self._where = {rank: host for host, ranks in pids.items() for rank in ranks}
@@ -134,9 +137,8 @@ class FarRecord:
         self._here.close()
 
     def leave(self) -> None:
-        """There will be no debugger: let the ranks of this host run on wherever they are. (Agents
-        do the same with theirs when they end.)"""
-        clocks.let_all_go(self._own.all())
+        """There will be no debugger: let the ranks run on wherever they are."""
+        clocks.let_all_go(self.clocks)
 
     def close(self) -> None:
         """Remove the copies, unless they are whole: nobody knows what else the ranks do."""
@@ -157,12 +159,17 @@ class FarRecord:
         host = self._where[far.rank]
         if self._at(host) is not self._here:
             return None
-        with contextlib.suppress(ProcessLookupError):
+        if far.seen.status is not Is.THERE:
+            self._own.forget(far.rank)  # it may be another program now
+            return None
+        with contextlib.suppress(OSError, NotAvailable):
             return self._own.of(far.rank, self._pids[host][far.rank])
         return None
 
     def stands(self, rank: int, clock: bytes, look: Look) -> None:
-        """The debugger of a rank on another host has stopped it: see FarClock."""
+        """The debugger of a rank on another host has stopped it: see FarClock. Raises NotAvailable
+        for what no crdebug says."""
+        _require_clock(self._where.get(rank, ""), clock)
         if (known := self._clocks.get(rank)) is not None:
             known.stands(clock, look)
 
@@ -178,9 +185,11 @@ class FarRecord:
 
     async def _watch(self) -> None:
         while True:
+            begun = time.monotonic()
             with contextlib.suppress(StoreError):
                 await self.refresh(logs=False)
-            await asyncio.sleep(_LOOK)
+            # With many ranks it must not take their processors from them.
+            await asyncio.sleep(max(_LOOK, 4 * (time.monotonic() - begun)))
 
     async def refresh(self, *, logs: bool = True, requests: bool = False) -> None:
         """See how the ranks are now. logs: bring their logs up to date, too; those of ranks that
@@ -206,7 +215,7 @@ class FarRecord:
         """Forget what is on record after the place of each rank; all of them stand. Raises
         CrdebugError."""
         asking = [
-            self._at(host).cut(Wanted(ranks, self._layer, str(self._there)))
+            self._at(host).cut(Wanted(ranks, self._layer, str(self._there)), self._compiler)
             for host, ranks in self._pids.items()
         ]
         raise_first(await asyncio.gather(*asking, return_exceptions=True))
@@ -251,6 +260,8 @@ class FarRecord:
         NotAvailable for what no crdebug says."""
         for rank in self._pids[host]:
             if (seen := now.seen.get(rank)) is not None:
+                if seen.status is Is.THERE:
+                    _require_clock(host, seen.clock)
                 self._known(host, rank, seen).was_seen(seen, look)
         for rank, news in now.news.items():
             if not isinstance(rank, int) or not 0 <= rank < _MOST_RANKS:
@@ -313,3 +324,8 @@ class FarRecord:
         for part in await asyncio.gather(*map(ask, by_host)):
             found |= part
         return found
+
+
+def _require_clock(host: str, clock: bytes) -> None:
+    if not isinstance(clock, bytes) or len(clock) != layout.SIZE:
+        raise NotAvailable(f"{host} sends a clock that is none")

@@ -288,8 +288,9 @@ class AttendedJob:
         alive = [hold for hold in now if proc.is_alive(hold.pid)]
         for shim in with_shims(alive):
             shim.set_with_checkpoint(0)
-        clocks.let_go(alive, self.record.layer)
-        if self.far is not None:
+        if self.far is None:
+            clocks.let_go(alive, self.record.layer)
+        else:
             self.far.leave()
 
     def _follow_programs(self) -> None:

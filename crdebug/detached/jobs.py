@@ -365,20 +365,21 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         raise has_ended(directory)
     if await is_attended(directory.session_socket):
         raise Refused(f"job '{job}' is under a debugger", hint="use 'continue' or 'detach' there")
-    if record.hosts:
-        from crdebug.detached.over_hosts import release_there
-
-        async with directory.lock_within("release it", Deadline(settings.stop)):
-            return await release_there(record, settings)
     from crdebug.job import clocks
     from crdebug.job.recovery import take_over
 
     lines = []
     async with directory.lock_within("release it", Deadline(settings.stop)):
         record = directory.read()  # others may have had it until now
+        if record.hosts and half_back.is_half_back(directory, record):
+            raise half_back.none_left(job)
         if proc.is_stopped(record.pid):
             signals.kill_all(process_tree.of_job(record.pid), SIGCONT)
             lines.append(f"job '{job}' goes on")
+        if record.hosts:
+            from crdebug.detached.over_hosts import release_there
+
+            return (*lines, *await release_there(record, settings))
         now = await take_over(directory, settings)
         record, holds = now.record, now.holds
         if half_back.was_on_its_way(directory, record):
@@ -389,7 +390,7 @@ async def release(job: str, settings: Settings | None = None) -> tuple[str, ...]
         another = clocks.let_go(holds, record.layer)
         lines += [f"rank {rank} let go" for rank in past]
         if another:
-            lines.append("they leave the recorded course; the rest of the record was deleted")
+            lines.append(clocks.LEFT_THE_RECORD)
         for hold in holds:
             stopped = proc.is_stopped(hold.pid)  # it cannot be seen for a moment after the release
             try:

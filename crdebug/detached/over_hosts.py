@@ -14,6 +14,7 @@ from crdebug.base.errors import DeadlineExpired, NotAvailable
 from crdebug.base.settings import Settings
 from crdebug.hosts import ssh
 from crdebug.hosts.launch import LauncherEnded, OverHosts, spread_of
+from crdebug.job.clocks import LEFT_THE_RECORD
 from crdebug.job.directory import JobDirectory, JobRecord
 from crdebug.job.ending import end
 from crdebug.job.given import Given
@@ -51,11 +52,13 @@ async def start_there(
 
 
 async def release_there(record: JobRecord, settings: Settings) -> tuple[str, ...]:
-    """Let the ranks go on that wait before their main on any host, because their debugger has died.
-    Returns a line for each."""
+    """Let all ranks run on, on any host, because their debugger has died, or has left them stopped.
+    Returns lines: one for each that did not run."""
     agents = OverHosts(record.hosts, record.mark, settings, None, ssh.starter(settings))
     try:
-        return tuple(f"rank {rank} let go" for rank in await agents.let_begin(record.shim))
+        let = await agents.let_go(record)
+        lines = [f"rank {rank} let go" for rank in let.ranks]
+        return (*lines, LEFT_THE_RECORD) if let.another else tuple(lines)
     finally:
         await agents.close()
 

@@ -42,7 +42,7 @@ from crdebug.hosts.messages import (
     Gather,
     Greeting,
     Hello,
-    LetBegin,
+    LetGo,
     Mirror,
     Ping,
     Prepare,
@@ -138,13 +138,13 @@ class Agent:
             case SetGate(entry=entry, shim=shim, value=value):
                 gathering.set_gate(entry, shim, value)
                 return None
-            case LetBegin(mark=mark, shim=shim):
-                return await gathering.let_begin(mark, shim)
+            case LetGo(mark=mark, shim=shim, layer=layer, another=another):
+                return await gathering.let_go(mark, shim, layer, another=another)
             case ReadRecord(wanted=wanted):
                 look = self._look()
                 return ReadAt(look, await self._record.record_now(wanted))
-            case CutRecord(wanted=wanted):
-                await self._record.cut(wanted)
+            case CutRecord(wanted=wanted, compiler=compiler):
+                await self._record.cut(wanted, compiler)
                 return None
             case WriteClock(write=write):
                 self._write(write)
@@ -286,14 +286,13 @@ class Agent:
         """Nobody waits for that: if the rank has ended, others say so."""
         self._written = write.number
         target = self._target(write.rank)
-        with contextlib.suppress(ProcessLookupError):
-            clock = target.pid is not None and self._clocks.of(target.rank, target.pid)
-            if not clock:
-                return
-            if write.look_at is not None:
-                clock.look_at(*write.look_at)
-            else:
-                clock.write(write.offset, write.data)
+        if target.pid is not None:
+            with contextlib.suppress(OSError, NotAvailable):
+                clock = self._clocks.of(target.rank, target.pid)
+                if clock is not None and write.look_at is not None:
+                    clock.look_at(*write.look_at)
+                elif clock is not None:
+                    clock.write(write.offset, write.data)
 
     def _show(self, target: Target) -> None:
         """Before anything that follows from the rank's state: show it, if it is new."""

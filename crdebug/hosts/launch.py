@@ -25,7 +25,7 @@ from crdebug.hosts.attach import Agents, gather_all
 from crdebug.hosts.starting import Start
 from crdebug.job import gathering, over_hosts
 from crdebug.job.directory import JobDirectory, JobRecord
-from crdebug.job.gathering import Gathered
+from crdebug.job.gathering import Gathered, Let
 from crdebug.job.launch import layer_for, mpicc_for
 from crdebug.job.over_hosts import Named, Spread
 from crdebug.job.ranks_there import why_ended
@@ -142,7 +142,7 @@ class OverHosts:
             return here if host == self._here else self._agents.of(host)
 
         logs = over_hosts.logs_of(self._mark)
-        far = FarRecord(at, here, pids, record.layer, logs, run)
+        far = FarRecord(at, here, pids, record.layer, logs, run, self._settings.compiler)
         self._agents.layer, self._agents.on_clock = record.layer, far.stands
         for host in pids.keys() - {self._here}:
             self._agents.of(host).on_clock = far.stands
@@ -225,16 +225,25 @@ class OverHosts:
 
         return set_gate
 
-    async def let_begin(self, shim: str) -> RankSet:
-        """Let the ranks that wait before their main go on without a debugger; returns which they
-        were."""
-
-        async def there(host: str) -> RankSet:
-            return await (await self._agents.on(host)).let_begin(self._mark, shim)
-
+    async def let_go(self, record: JobRecord) -> Let:
+        """See gathering.let_go, of all ranks."""
         over_hosts.end_holding(self._mark)
-        here = await gathering.let_begin(self._mark, shim)
-        return reduce(or_, await gather_all(map(there, self._away)), here)
+        let = await self._let_go(record, another=False)
+        if let.another:  # which only the host of a rank that diverges knew
+            again = await self._let_go(record, another=True)
+            return Let(let.ranks | again.ranks, another=True)
+        return let
+
+    async def _let_go(self, record: JobRecord, *, another: bool) -> Let:
+        own = self._mark, record.shim, record.layer
+
+        async def there(host: str) -> Let:
+            return await (await self._agents.on(host)).let_go(*own, another=another)
+
+        parts = await gather_all(map(there, self._away))
+        parts.append(await gathering.let_go(*own, another=another))
+        ranks = reduce(or_, (part.ranks for part in parts))
+        return Let(ranks, any(part.another for part in parts))
 
     async def close(self) -> None:
         """End the agents; before `attach`, or if that has failed."""

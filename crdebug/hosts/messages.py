@@ -177,12 +177,14 @@ class SetGate:
 
 
 @dataclass(frozen=True, slots=True)
-class LetBegin:
-    """Let all gathered ranks of a job that wait before their main go on, without a debugger. The
-    answer is the RankSet of those that waited."""
+class LetGo:
+    """Let the gathered ranks of a job run on without a debugger. For the arguments see
+    gathering.let_go; the answer is its Let."""
 
     mark: str
     shim: str
+    layer: str
+    another: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +211,11 @@ class WriteClock:
 
 @dataclass(frozen=True, slots=True)
 class CutRecord:
-    """Forget what is on record there after the place of each of these ranks."""
+    """Forget what is on record there after the place of each of these ranks. compiler: for the
+    library that reads it."""
 
     wanted: Wanted
+    compiler: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,7 +245,7 @@ Request = (
     | Prepare
     | Gather
     | SetGate
-    | LetBegin
+    | LetGo
     | ReadRecord
     | WriteClock
     | AskHost

@@ -16,6 +16,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.question import Question
 from crdebug.hosts import greeting
+from crdebug.hosts.codec import BadMessage
 from crdebug.hosts.messages import (
     Ask,
     Attach,
@@ -25,7 +26,7 @@ from crdebug.hosts.messages import (
     FindLines,
     Gather,
     Greeting,
-    LetBegin,
+    LetGo,
     Looking,
     Message,
     Mirror,
@@ -46,7 +47,7 @@ from crdebug.hosts.remote_host import RemoteHost
 from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
 from crdebug.job.call_lines import SECONDS
 from crdebug.job.far_clocks import ClockWrite, Look
-from crdebug.job.gathering import Gathered
+from crdebug.job.gathering import Gathered, Let
 from crdebug.job.record_here import RecordNow, Wanted
 from crdebug.node.probes import Machine
 
@@ -135,9 +136,9 @@ class RemoteNode:
         """Set something in the clock of a rank there. It comes before all that follows."""
         self.post(WriteClock(write))
 
-    async def cut(self, wanted: Wanted) -> None:
+    async def cut(self, wanted: Wanted, compiler: str) -> None:
         """See HostRecord."""
-        await self.call(CutRecord(wanted), self._settings.command)
+        await self.call(CutRecord(wanted, compiler), self._settings.command)
 
     async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
         """The lines of calls of MPI there, each a PID and a return address."""
@@ -153,9 +154,10 @@ class RemoteNode:
         """Open or close the gate of a rank there that waits before its main."""
         await self.call(SetGate(entry, shim, value), self._settings.command)
 
-    async def let_begin(self, mark: str, shim: str) -> RankSet:
-        """Let the ranks there that wait before their main go on; returns which they were."""
-        return cast(RankSet, await self.call(LetBegin(mark, shim), self._settings.command))
+    async def let_go(self, mark: str, shim: str, layer: str, *, another: bool) -> Let:
+        """See gathering.let_go, of the ranks there."""
+        request = LetGo(mark, shim, layer, another)
+        return cast(Let, await self.call(request, self._settings.command))
 
     async def attach(
         self,
@@ -169,11 +171,15 @@ class RemoteNode:
         messages.Attach."""
         request = Attach(tuple(entries), self._settings, tuple(users), again, layer)
         mirrors = cast(tuple[Mirror, ...], await self.call(request, self._settings.attach))
+        if not {mirror.rank for mirror in mirrors} <= {entry.rank for entry in entries}:
+            raise BadMessage(f"{self._host} speaks of ranks that are not there")
         for mirror in mirrors:
             self._hear_clock(mirror)
         return mirrors
 
     def _hear_clock(self, mirror: Mirror) -> None:
+        if not isinstance(mirror.clock, bytes) or not isinstance(mirror.look, Look):
+            raise BadMessage("what it says of a clock cannot be right")
         if mirror.clock:
             self.on_clock(mirror.rank, mirror.clock, mirror.look)
 

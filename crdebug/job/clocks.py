@@ -320,35 +320,45 @@ def leaving(clocks: Iterable[ClockHandle]) -> frozenset[int]:
     return frozenset(found)
 
 
-def let_go(holds: Iterable[Hold], layer: str) -> bool:
+LEFT_THE_RECORD = "they leave the recorded course; the rest of the record was deleted"
+
+
+def let_go(holds: Iterable[Hold], layer: str, *, another: bool = False) -> bool:
     """Let all ranks run on, including those held in the past: from now on there is no debugger to
-    resume them.
+    resume them. See let_all_go."""
+    return let_all_go(find(holds, layer), another=another)
 
-    Returns whether one was held because its call was not the recorded one. From there on the record
-    is wrong, so all ranks that repeat it stop doing so.
+
+def let_all_go(found: Sequence[ClockHandle], *, another: bool = False) -> bool:
+    """The same of the ranks with these clocks.
+
+    another: does a rank leave the record that is not among them? Returns whether one does: it was
+    held because its call was not the recorded one. From there on the record is wrong, so all ranks
+    that repeat it stop doing so.
     """
-    return let_all_go(find(holds, layer))
-
-
-def let_all_go(found: Sequence[RankClock]) -> bool:
-    """The same of these ranks."""
     states = {}
     for clock in found:
-        with contextlib.suppress(ProcessLookupError):
+        with _if_it_is_there():
             states[clock.rank] = clock.read()
-    another = any(state.diverged for state in states.values())
+    another = another or any(state.diverged for state in states.values())
     for clock in found:
         state = states.get(clock.rank)
-        with contextlib.suppress(ProcessLookupError):
+        with _if_it_is_there():
             clock.wait_before_finalize(Last.GOES)
             clock.set_stop(NEVER)
             if another and state is not None and state.replaying and not state.diverged:
                 clock.set_enforce(Enforce.BRANCH)
     for clock in found:
-        with contextlib.suppress(ProcessLookupError):
+        with _if_it_is_there():
             if another and clock.read().diverged:
                 clock.go_another_way()
     return another
+
+
+@contextlib.contextmanager
+def _if_it_is_there() -> Iterator[None]:
+    with contextlib.suppress(ProcessLookupError, NotAvailable):
+        yield
 
 
 def make_room(run: Path) -> None:

@@ -5,13 +5,15 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from signal import SIGCONT
 
 from crdebug.acquire.discovery import VARIABLES, rank_in
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.base.errors import NotAvailable
 from crdebug.base.ranks import RankSet
+from crdebug.job import clocks
 from crdebug.job.waitpoint import WaitpointHold
-from crdebug.node import bare, proc
+from crdebug.node import bare, proc, signals
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,14 +59,31 @@ def set_gate(entry: ProcDesc, shim: str, value: int) -> None:
     WaitpointHold.find(entry, shim).set_gate(value)
 
 
-async def let_begin(mark: str, shim: str) -> RankSet:
-    """Let the ranks here that wait before their main go on; returns which they were. Raises
-    PermissionError if something traces one."""
-    waited = []
+@dataclass(frozen=True, slots=True)
+class Let:
+    """ranks: those that did not run.  another: see clocks.let_all_go."""
+
+    ranks: RankSet
+    another: bool
+
+
+async def let_go(mark: str, shim: str, layer: str, *, another: bool) -> Let:
+    """Let the ranks here run on without a debugger: those that wait before their main, that hold in
+    the past, and that SIGSTOP has stopped. layer: see job.clocks.  another: does a rank on any host
+    leave the record? Raises PermissionError if something traces one."""
+    holds = []
     for entry in gather(mark, shim, "").entries:
         with contextlib.suppress(NotAvailable, ProcessLookupError):
-            hold = WaitpointHold.find(entry, shim)
-            if hold.waiting():
+            holds.append(WaitpointHold.find(entry, shim))
+    let = {*clocks.held(holds, layer)}
+    another = clocks.let_go(holds, layer, another=another)
+    for hold in holds:
+        with contextlib.suppress(ProcessLookupError):
+            stopped = proc.is_stopped(hold.pid)
+            if waits := hold.waiting() > 0:
                 await hold.let_begin()
-                waited.append(entry.rank)
-    return RankSet.of(waited)
+            if stopped:
+                signals.kill(hold.pid, None, SIGCONT)
+            if waits or stopped:
+                let.add(hold.rank)
+    return Let(RankSet.of(let), another)

@@ -100,7 +100,9 @@ async def launch(
             form: tuple[str, ...] = ()
             if spread is not None:
                 place_here = over_hosts.begin(spread.mark, hold=hold, records=recorded)
-                form, added, launched = _over_hosts(spread, run, place_here, added, launched)
+                form, added, launched = _over_hosts(
+                    spread, run, place_here, added, launched, hold=hold
+                )
             elif no_container:
                 form, added = _bare(environment, run, added)
             record = JobRecord(
@@ -167,11 +169,17 @@ def _bare(
 
 
 def _over_hosts(
-    spread: Spread, run: Path, place: Path, added: Mapping[str, str], argv: Sequence[str]
+    spread: Spread,
+    run: Path,
+    place: Path,
+    added: Mapping[str, str],
+    argv: Sequence[str],
+    *,
+    hold: bool,
 ) -> tuple[tuple[str, ...], dict[str, str], Sequence[str]]:
     """The same for a job over hosts, whose MPI has its files where it wants; and the launcher's
     command line. place: its scratch directory here."""
-    added = {**added, **over_hosts.variables(spread.mark)}
+    added = {**added, **over_hosts.variables(spread.mark, hold=hold)}
     argv = over_hosts.command(argv, spread, added)
     return ("--bare", str(place)), {**added, bare.DIRECTORY: str(run)}, argv
 

@@ -49,6 +49,7 @@ _BARE: Mapping[str, str] = {
     bare.DIRECTORY: "without a container, the job's directory is there",
     bare.LOGS: "without a container, the record of MPI calls is there",
     bare.OVER_HOSTS: "ranks on several hosts wait for debuggers as long as it is there",
+    bare.CONNECT: "connections that are there from the beginning can be taken back in time",
     bare.TRACER: "Yama lets only the process of this number debug the ranks",
 }
 _LABELS = "'label-output' is on: each line is to say which rank wrote it"

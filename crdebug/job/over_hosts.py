@@ -22,8 +22,8 @@ _HOLD = "hold"  # in the job's scratch directory on each host: new ranks wait wh
 WHY_NO_CONTAINER = "it runs over several hosts"
 # What ranks on other hosts must have in their environment.
 _FORWARDED = (
-    *("LD_PRELOAD", bare.MARK, bare.OVER_HOSTS, bare.LOGS, "CRDEBUG_SIGNAL"),
-    *("LSAN_OPTIONS", "PYTHONHASHSEED"),
+    *("LD_PRELOAD", bare.MARK, bare.OVER_HOSTS, bare.CONNECT, bare.LOGS),
+    *("CRDEBUG_SIGNAL", "LSAN_OPTIONS", "PYTHONHASHSEED"),
 )
 # The launchers' own options, by family.
 _HOST_OPTIONS = {
@@ -173,9 +173,11 @@ def command(argv: Sequence[str], spread: Spread, added: Mapping[str, str]) -> li
     return words
 
 
-def variables(mark: str) -> dict[str, str]:
-    """What the processes of such a job have in their environment."""
-    return {
+def variables(mark: str, *, hold: bool) -> dict[str, str]:
+    """What the processes of such a job have in their environment. hold: do its ranks wait for a
+    debugger?"""
+    connect = {bare.CONNECT: "1"} if hold else {}
+    return connect | {
         bare.MARK: mark,
         bare.OVER_HOSTS: str(bare.scratch_of(mark) / _HOLD),
         bare.LOGS: str(logs_of(mark)),

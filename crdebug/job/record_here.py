@@ -101,11 +101,19 @@ class ClocksHere:
             self._known[rank] = known
         return known
 
+    def forget(self, rank: int) -> None:
+        """It is looked for anew when it is asked for."""
+        self._known.pop(rank, None)
+
     def data(self, rank: int, pid: int) -> bytes:
         """The bytes of one; none if it cannot be read."""
-        with contextlib.suppress(OSError, NotAvailable):
+        try:
             if self._layer and (known := self.of(rank, pid)) is not None:
                 return known.data()
+        except AnotherProgram:
+            self.forget(rank)
+        except (OSError, NotAvailable):
+            pass
         return b""
 
     def all(self) -> tuple[RankClock, ...]:
@@ -118,7 +126,7 @@ class ClocksHere:
             known = self.of(rank, pid)
             return RankSeen(Is.UNCOUNTED) if known is None else _seen(known, requests=requests)
         except AnotherProgram:
-            self._known.pop(rank, None)
+            self.forget(rank)
             return RankSeen(Is.ANOTHER)
         except ProcessLookupError:
             return RankSeen(Is.ENDED)

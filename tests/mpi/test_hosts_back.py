@@ -100,6 +100,11 @@ class Console:
     def begin(self, command: str) -> None:
         self._at.sendline(command)
 
+    def kill(self) -> None:
+        assert self._at.pid is not None
+        os.kill(hosts.program(self._at.pid), signal.SIGKILL)
+        self._at.expect(pexpect.EOF)
+
     def end(self) -> str:
         self._at.expect_exact("(crdebug) ")
         assert self._at.before is not None
@@ -218,6 +223,34 @@ def test_an_agent_killed_on_a_way_back(cluster: Cluster, when: float) -> None:
         said = at.end()
         assert "the agent on n2 has ended" in said or "rank 0 at tick 300" in said, said
         assert "n2" in at.say("info hosts")
+
+
+@pytest.mark.parametrize(
+    "when", [None, *(pytest.param(each, marks=SWEPT) for each in (0.0, 0.05, 0.1, 0.2, 0.4, 0.8))]
+)
+def test_a_crdebug_killed_in_the_past(cluster: Cluster, when: float | None) -> None:
+    """Its ranks can be let go, wherever they hold; on a way back perhaps only ended. when: seconds
+    after that has begun; None: once it is over."""
+    one, mpi = cluster.hosts[0], "Open MPI 4.1"
+    with console(cluster, mpi, "orphan", program(cluster, mpi), 200) as at:
+        assert "about to call MPI_Finalize" in at.say("continue")
+        at.begin("goto tick 300 on 0")
+        if when is None:
+            assert "rank 0 at tick 300" in at.end()
+        else:
+            time.sleep(when)
+        at.kill()
+        ran = one.run(crdebug("release", "orphan"), seconds=120)
+        if when is not None and "went back in memory" in ran.stderr:
+            assert ran.status == 1 and "'crdebug kill orphan'" in ran.stderr, ran
+            one.run(crdebug("kill", "orphan")).expect()
+        else:
+            assert ran.status == 0 and "rank 0 let go" in ran.stdout, ran
+        hosts.until(
+            lambda: "orphan" not in one.run(crdebug("jobs")).expect().stdout,
+            hosts.PATIENCE,
+            "the job to end",
+        )
 
 
 @pytest.mark.sweep  # the others go there, too

@@ -13,6 +13,7 @@ from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
 from crdebug.job.far_clocks import ClockWrite, Look
 from crdebug.job.mirrored_logs import News, Source
 from crdebug.job.record_here import Is, RankSeen, RecordNow, Wanted
+from crdebug.native.recorder import clock as layout
 from crdebug.timeline.log import read_log
 from harness.matcher import library
 
@@ -30,6 +31,7 @@ class Host:
         self.there = True
         self.forged: dict[int, News] = {}
         self.problem = ""
+        self.clock = bytes(layout.SIZE)
         self.asked: list[Wanted] = []
         self.written: list[ClockWrite] = []
         self._sources = {rank: Source(logs / str(rank)) for rank in range(4)}
@@ -39,7 +41,7 @@ class Host:
         self.asked.append(wanted)
         if self.problem:
             raise CrdebugError(self.problem)
-        seen = {rank: RankSeen(self.ranks[rank]) for rank in wanted.ranks}
+        seen = {rank: RankSeen(self.ranks[rank], self.clock) for rank in wanted.ranks}
         if wanted.since is None or not self.there:
             return Look(), RecordNow(seen)
         news = {
@@ -52,7 +54,7 @@ class Host:
     def write(self, write: ClockWrite) -> None:
         self.written.append(write)
 
-    async def cut(self, wanted: Wanted) -> None:
+    async def cut(self, wanted: Wanted, compiler: str) -> None:
         raise AssertionError
 
     async def lines(self, sites: tuple[tuple[int, int], ...]) -> dict[tuple[int, int], str]:
@@ -78,7 +80,7 @@ class Job:
         }
         pids = {name: {rank: 100 + rank for rank in ranks} for name, ranks in living.items()}
         self.far = FarRecord(
-            lambda name: self.hosts[name], ThisHost(), pids, "layer", place / "logs", self.run
+            lambda name: self.hosts[name], ThisHost(), pids, "layer", place / "logs", self.run, "cc"
         )
 
     def copied(self) -> list[str]:
@@ -131,6 +133,17 @@ async def test_once_all_ranks_have_ended_the_copies_are_the_record(job: Job) -> 
     assert len(job.hosts["n1"].asked) == asked
     job.far.close()
     assert job.copied() == ["0", "1", "2", "3"]
+
+
+async def test_what_is_no_clock_counts_as_silence(job: Job) -> None:
+    job.hosts["n2"].clock = b"short"
+    await job.far.refresh()
+    assert job.far.knows(1) and not job.far.knows(2)
+    assert [*job.far.caveats()] == [
+        "what ranks 2-3 did since is not known: n2 sends a clock that is none"
+    ]
+    with pytest.raises(NotAvailable, match="n2 sends a clock that is none"):
+        job.far.stands(2, b"short", Look())
 
 
 async def test_without_the_last_calls_there_is_no_record(job: Job) -> None:

@@ -118,8 +118,8 @@ def test_the_command_line_gets_the_hosts_that_the_user_names(tmp_path: Path) -> 
 
 def test_open_mpi_is_told_for_each_program_what_its_ranks_need() -> None:
     argv = ["mpirun", "-n", "1", "a", ":", "-n", "1", "b"]
-    added = over_hosts.variables("0" * 32)
-    names = ("LD_PRELOAD", bare.MARK, bare.OVER_HOSTS, bare.LOGS, "CRDEBUG_SIGNAL")
+    added = over_hosts.variables("0" * 32, hold=True)
+    names = ("LD_PRELOAD", bare.MARK, bare.OVER_HOSTS, bare.CONNECT, bare.LOGS, "CRDEBUG_SIGNAL")
     passed = [word for name in names for word in ("-x", name)]
     spread = Spread(("n1", "n2"), OPEN_MPI, Named(), "0" * 32)
     expected = ["mpirun", *passed, "-n", "1", "a", ":", *passed, "-n", "1", "b"]
@@ -128,13 +128,17 @@ def test_open_mpi_is_told_for_each_program_what_its_ranks_need() -> None:
     assert over_hosts.command(argv, others, added) == argv
 
 
+def test_without_a_debugger_no_rank_waits_for_others_to_connect() -> None:
+    assert bare.CONNECT not in over_hosts.variables("0" * 32, hold=False)
+
+
 async def test_ranks_wait_only_as_long_as_they_are_to(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """And what a job has there stays as long as one of its processes."""
     monkeypatch.setattr(bare, "_PLACES", (tmp_path,))
     mark = bare.new_mark()
-    hold = Path(over_hosts.variables(mark)[bare.OVER_HOSTS])
+    hold = Path(over_hosts.variables(mark, hold=True)[bare.OVER_HOSTS])
     place = over_hosts.begin(mark, hold=True, records=True)
     assert hold.exists() and place.stat().st_mode & 0o777 == 0o700
     assert over_hosts.logs_of(mark).is_dir()

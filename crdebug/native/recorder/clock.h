@@ -17,6 +17,8 @@
 
 #define CRDEBUG_CLOCK_ABI 6u
 #define CRDEBUG_TIME_DIR "/dev/shm/crdebug/time" /* one file a rank; or where $CRDEBUG_TIME says */
+/* Set if all ranks are to have connections before MPI_Init returns, see pmpi_connect.c. */
+#define CRDEBUG_CONNECT_VARIABLE "CRDEBUG_CONNECT"
 #define CRDEBUG_NEVER UINT64_MAX
 #define CRDEBUG_SITES 65536
 #define CRDEBUG_LOG_HEADER (4096 + CRDEBUG_SITES * 8)

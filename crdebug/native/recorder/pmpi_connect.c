@@ -1,8 +1,11 @@
-/* Connections between all ranks of a job over hosts, made in MPI_Init.
+/* Connections between all ranks of a job over hosts that begins under a debugger, made in MPI_Init.
  *
  * MPIs make one when two ranks first talk. Nothing from before that could be put back (a snapshot cannot
  * take a socket away), and so hardly anything of a short program. Open MPI has a parameter for the
- * same (mpi_preconnect_mpi), MPICH has none. */
+ * same (mpi_preconnect_mpi), MPICH has none.
+ *
+ * All ranks have to do so: crdebug has seen that the shim is in each of them, and this layer comes with it.
+ * Without a debugger nobody looks, and a rank without the layer would leave the others waiting. */
 #include <stdlib.h>
 
 #include "pmpi.h"
@@ -12,7 +15,7 @@
 
 void connect_all(void) {
     int rank, world;
-    if (getenv("CRDEBUG_OVER_HOSTS") == NULL) return;
+    if (getenv(CRDEBUG_CONNECT_VARIABLE) == NULL) return;
     PMPI_Comm_rank(mpi.world, &rank);
     PMPI_Comm_size(mpi.world, &world);
     if (world > MOST) return;
