@@ -22,7 +22,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.job import clocks
 from crdebug.job.call_lines import SECONDS
 from crdebug.job.clocks import ClockHandle, RankClock
-from crdebug.job.far_clocks import ClockWrite, FarClock, Look
+from crdebug.job.far_clocks import ClockLook, ClockWrite, FarClock
 from crdebug.job.mirrored_logs import Copy, write_beside
 from crdebug.job.record_here import (
     ClocksHere,
@@ -43,7 +43,7 @@ _LOOK = 0.01  # seconds between two looks at clocks that are waited for
 class HostRecord(Protocol):
     """A host that has ranks of the job."""
 
-    async def record(self, wanted: Wanted) -> tuple[Look, RecordNow]:
+    async def record(self, wanted: Wanted) -> tuple[ClockLook, RecordNow]:
         """See RecordHere.answer; and when the clocks were looked at. Raises CrdebugError."""
         ...
 
@@ -61,14 +61,14 @@ class HostRecord(Protocol):
         ...
 
 
-class ThisHost:
+class ThisHostRecord:
     """The host of this process."""
 
     def __init__(self) -> None:
         self._here = RecordHere()
 
-    async def record(self, wanted: Wanted) -> tuple[Look, RecordNow]:
-        return Look(), await self.record_now(wanted)
+    async def record(self, wanted: Wanted) -> tuple[ClockLook, RecordNow]:
+        return ClockLook(), await self.record_now(wanted)
 
     async def record_now(self, wanted: Wanted) -> RecordNow:
         """See RecordHere.answer."""
@@ -104,7 +104,7 @@ class FarRecord:
     def __init__(
         self,
         at: Callable[[str], HostRecord],
-        here: ThisHost,
+        here: ThisHostRecord,
         pids: Mapping[str, Mapping[int, int]],
         layer: str,
         there: Path,
@@ -166,7 +166,7 @@ class FarRecord:
             return self._own.of(far.rank, self._pids[host][far.rank])
         return None
 
-    def stands(self, rank: int, clock: bytes, look: Look) -> None:
+    def stands(self, rank: int, clock: bytes, look: ClockLook) -> None:
         """The debugger of a rank on another host has stopped it: see FarClock. Raises NotAvailable
         for what no crdebug says."""
         _require_clock(self._where.get(rank, ""), clock)
@@ -255,7 +255,7 @@ class FarRecord:
         known = self._clocks.get(rank)
         return known is not None and known.seen.status is Is.ENDED
 
-    def _take(self, host: str, look: Look, now: RecordNow) -> None:
+    def _take(self, host: str, look: ClockLook, now: RecordNow) -> None:
         """What a host says is taken for its own ranks, and for no others. Raises OSError,
         NotAvailable for what no crdebug says."""
         for rank in self._pids[host]:

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from crdebug.acquire.discovery import rank_in, ranks_of_daemon
 from crdebug.acquire.mpir import ProcDesc
-from crdebug.attached.far_record import ThisHost
+from crdebug.attached.far_record import ThisHostRecord
 from crdebug.attached.gdbs import attach_group, clear_code
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, NotAvailable, Refused
@@ -59,7 +59,7 @@ from crdebug.hosts.messages import (
 )
 from crdebug.hosts.wire import IsLost, Stream, Wire
 from crdebug.job import clocks, gathering, over_hosts
-from crdebug.job.far_clocks import ClockWrite, Look
+from crdebug.job.far_clocks import ClockLook, ClockWrite
 from crdebug.job.holds import refuse_traced
 from crdebug.job.record_here import ClocksHere
 from crdebug.native.build import build
@@ -91,7 +91,7 @@ class Agent:
         self._greeted = False
         self._holding = ""  # the mark of a job whose new ranks wait here
         self._starter = ""  # with which its files here are removed, once it has ended
-        self._record = ThisHost()
+        self._record = ThisHostRecord()
         self._clocks = ClocksHere()
         self._written = self._looks = 0  # the last write to a clock, and look at one
         self._patience = Settings().host_patience
@@ -273,9 +273,9 @@ class Agent:
         )
         return self._shown[target.rank]
 
-    def _look(self) -> Look:
+    def _look(self) -> ClockLook:
         self._looks += 1
-        return Look(self._looks, self._written)
+        return ClockLook(self._looks, self._written)
 
     def _clock_of(self, target: Target) -> bytes:
         if target.state is not TargetState.STOPPED or target.pid is None:

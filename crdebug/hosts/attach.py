@@ -25,7 +25,7 @@ from crdebug.hosts.node import RemoteNode
 from crdebug.hosts.remote import RemoteTarget
 from crdebug.hosts.replacing import Replacing
 from crdebug.hosts.starting import Start
-from crdebug.job.far_clocks import Look
+from crdebug.job.far_clocks import ClockLook
 from crdebug.node import owners
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ class Agents:
         self._start = start
         self.layer = ""  # of the ranks, see messages.Attach
         # see RemoteNode
-        self.on_clock: Callable[[int, bytes, Look], None] = lambda rank, clock, look: None
+        self.on_clock: Callable[[int, bytes, ClockLook], None] = lambda rank, clock, look: None
         self._nodes: dict[str, RemoteNode] = {}
         self._replacing: Replacing | None = None
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from crdebug.acquire.discovery import FoundJob
 from crdebug.acquire.mpir import ProcDesc, is_here
-from crdebug.attached.far_record import FarRecord, HostRecord, ThisHost
+from crdebug.attached.far_record import FarRecord, HostRecord, ThisHostRecord
 from crdebug.attached.gdbs import SetGate
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, NotAvailable
@@ -136,7 +136,7 @@ class OverHosts:
         pids: dict[str, dict[int, int]] = {}
         for entry in found.everywhere:
             pids.setdefault(entry.host, {})[entry.rank] = entry.pid
-        here = ThisHost()
+        here = ThisHostRecord()
 
         def at(host: str) -> HostRecord:
             return here if host == self._here else self._agents.of(host)

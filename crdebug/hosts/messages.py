@@ -14,7 +14,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.question import Question
 from crdebug.debugger.target import Notice, TargetState
-from crdebug.job.far_clocks import ClockWrite, Look
+from crdebug.job.far_clocks import ClockLook, ClockWrite
 from crdebug.job.record_here import RecordNow, Wanted
 
 
@@ -198,7 +198,7 @@ class ReadRecord:
 class ReadAt:
     """What the record was at a look."""
 
-    look: Look
+    look: ClockLook
     record: RecordNow
 
 
@@ -275,7 +275,7 @@ class Mirror:
     last_stop: RankStopped | None
     kept: tuple[str, ...] = ()
     clock: bytes = b""
-    look: Look = field(default_factory=Look)
+    look: ClockLook = field(default_factory=ClockLook)
 
 
 @dataclass(frozen=True, slots=True)

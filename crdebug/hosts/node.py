@@ -46,7 +46,7 @@ from crdebug.hosts.messages import (
 from crdebug.hosts.remote_host import RemoteHost
 from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
 from crdebug.job.call_lines import SECONDS
-from crdebug.job.far_clocks import ClockWrite, Look
+from crdebug.job.far_clocks import ClockLook, ClockWrite
 from crdebug.job.gathering import Gathered, Let
 from crdebug.job.record_here import RecordNow, Wanted
 from crdebug.node.probes import Machine
@@ -75,7 +75,7 @@ class RemoteNode:
         self._targets: dict[int, RemoteTarget] = {}
         self.on_end: Callable[[], None] = lambda: None  # of an agent that nobody has closed
         # gets a rank's clock while it stands, and when it was seen
-        self.on_clock: Callable[[int, bytes, Look], None] = lambda rank, clock, look: None
+        self.on_clock: Callable[[int, bytes, ClockLook], None] = lambda rank, clock, look: None
         self._lost = ""
         self._closing = False
         self.rank_host = RemoteHost(self, settings.command)
@@ -127,7 +127,7 @@ class RemoteNode:
         request = Prepare(mark, self._settings.compiler, layer, mpicc, hold)
         return cast(Prepared, await self.call(request, self._settings.launch))
 
-    async def record(self, wanted: Wanted) -> tuple[Look, RecordNow]:
+    async def record(self, wanted: Wanted) -> tuple[ClockLook, RecordNow]:
         """The clocks and logs of ranks there."""
         read = cast(ReadAt, await self.call(ReadRecord(wanted), self._settings.command))
         return read.look, read.record
@@ -178,7 +178,7 @@ class RemoteNode:
         return mirrors
 
     def _hear_clock(self, mirror: Mirror) -> None:
-        if not isinstance(mirror.clock, bytes) or not isinstance(mirror.look, Look):
+        if not isinstance(mirror.clock, bytes) or not isinstance(mirror.look, ClockLook):
             raise BadMessage("what it says of a clock cannot be right")
         if mirror.clock:
             self.on_clock(mirror.rank, mirror.clock, mirror.look)

@@ -21,7 +21,7 @@ _numbers = count(1)
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
+class ClockLook:
     """A look at clocks, on their host. number: of all looks there, in their order.
     written: the last write that was done before."""
 
@@ -56,7 +56,7 @@ class FarClock(SetsClock):
         self._pending: list[ClockWrite] = []
         self._look = 0  # the number of the last one
 
-    def was_seen(self, seen: RankSeen, look: Look) -> None:
+    def was_seen(self, seen: RankSeen, look: ClockLook) -> None:
         """It was so at this look."""
         if look.number < self._look:
             return
@@ -71,7 +71,7 @@ class FarClock(SetsClock):
         self._pending.clear()
         self._look = 0
 
-    def stands(self, clock: bytes, look: Look) -> None:
+    def stands(self, clock: bytes, look: ClockLook) -> None:
         """Its debugger has stopped it, and that was its clock."""
         self.was_seen(replace(self.seen, status=Is.THERE, clock=clock), look)
 

@@ -109,7 +109,11 @@ class Branching:
         if not (self._recorded and self._job.alive and group.in_state(TargetState.STOPPED)):
             return
         if self._traveller.bases():
-            await self.begin(note=change)
+            try:
+                await self.begin(note=change)
+            except BaseException:
+                position.changed_by_user(change)
+                raise
 
     def arrived(self, cut: Cut) -> None:
         """The user's own run of a recorded job has ended."""
@@ -207,11 +211,9 @@ class Branching:
         while not self._traveller.position.is_on_branch(cut):
             parent = self.branches.get(self.current).parent
             assert parent is not None
-            left = self.branches.get(self.current).cut
-            self._tell(
-                JobSays(f"that is before branch {self.current} begins: on branch {parent} again")
-            )
+            branch, left = self.current, self.branches.get(self.current).cut
             await self._change_over(parent, cut)
+            self._tell(JobSays(f"that is before branch {branch} begins: on branch {parent} again"))
             self._traveller.position.return_to(left)
 
     async def _change_over(self, name: str, cut: Cut) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from crdebug.base.errors import NotAvailable
 from crdebug.base.instant import Instant
-from crdebug.job.far_clocks import ClockWrite, FarClock, Look
+from crdebug.job.far_clocks import ClockLook, ClockWrite, FarClock
 from crdebug.job.record_here import Is, RankSeen
 from crdebug.native.recorder import clock as layout
 from crdebug.native.recorder.clock import NEVER, Last
@@ -43,9 +43,9 @@ class Agent:
     def tell(self) -> None:
         self.far.was_seen(RankSeen(Is.THERE, self.clock), self.look())
 
-    def look(self) -> Look:
+    def look(self) -> ClockLook:
         self.looks += 1
-        return Look(self.looks, self.written)
+        return ClockLook(self.looks, self.written)
 
     @property
     def stop(self) -> int:

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 from rank_log import LogWriter
 
-from crdebug.attached.far_record import FarRecord, ThisHost
+from crdebug.attached.far_record import FarRecord, ThisHostRecord
 from crdebug.base.errors import CrdebugError, NotAvailable, StoreError
-from crdebug.job.far_clocks import ClockWrite, Look
+from crdebug.job.far_clocks import ClockLook, ClockWrite
 from crdebug.job.mirrored_logs import News, Source
 from crdebug.job.record_here import Is, RankSeen, RecordNow, Wanted
 from crdebug.native.recorder import clock as layout
@@ -37,19 +37,19 @@ class Host:
         self._sources = {rank: Source(logs / str(rank)) for rank in range(4)}
         self.has = set(ranks)
 
-    async def record(self, wanted: Wanted) -> tuple[Look, RecordNow]:
+    async def record(self, wanted: Wanted) -> tuple[ClockLook, RecordNow]:
         self.asked.append(wanted)
         if self.problem:
             raise CrdebugError(self.problem)
         seen = {rank: RankSeen(self.ranks[rank], self.clock) for rank in wanted.ranks}
         if wanted.since is None or not self.there:
-            return Look(), RecordNow(seen)
+            return ClockLook(), RecordNow(seen)
         news = {
             rank: found
             for rank in self.has
             if (found := self._sources[rank].news(wanted.since.get(rank, 0), MOST)) is not None
         }
-        return Look(), RecordNow(seen, True, news | self.forged, {}, 1)
+        return ClockLook(), RecordNow(seen, True, news | self.forged, {}, 1)
 
     def write(self, write: ClockWrite) -> None:
         self.written.append(write)
@@ -80,7 +80,13 @@ class Job:
         }
         pids = {name: {rank: 100 + rank for rank in ranks} for name, ranks in living.items()}
         self.far = FarRecord(
-            lambda name: self.hosts[name], ThisHost(), pids, "layer", place / "logs", self.run, "cc"
+            lambda name: self.hosts[name],
+            ThisHostRecord(),
+            pids,
+            "layer",
+            place / "logs",
+            self.run,
+            "cc",
         )
 
     def copied(self) -> list[str]:
@@ -143,7 +149,7 @@ async def test_what_is_no_clock_counts_as_silence(job: Job) -> None:
         "what ranks 2-3 did since is not known: n2 sends a clock that is none"
     ]
     with pytest.raises(NotAvailable, match="n2 sends a clock that is none"):
-        job.far.stands(2, b"short", Look())
+        job.far.stands(2, b"short", ClockLook())
 
 
 async def test_without_the_last_calls_there_is_no_record(job: Job) -> None:
