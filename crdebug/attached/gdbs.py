@@ -189,6 +189,16 @@ async def attach_gdb(
         await target.attach(pid, Deadline(group.settings.attach))
 
 
+async def renew_gdb(group: TargetGroup, rank: int, pid: int, launch: Launch, tell: Tell) -> None:
+    """Replace a rank's GDB that has died: another one stops the rank at its present place; or the
+    rank has ended. For launch and tell see attach_gdb."""
+    if not proc.is_alive(pid):
+        group[rank].mark_ended("")
+        return
+    await replace_gdb(group, rank, launch)
+    await attach_gdb(group, rank, pid, launch, tell)
+
+
 def mark_gone(group: TargetGroup, ended: Iterable[int], tell: Tell) -> None:
     """Mark ranks that have ended, or that a restart has not brought back: their GDBs have no
     process."""

@@ -17,7 +17,7 @@ from crdebug.attached.checkpoint import (
     refused_operation,
 )
 from crdebug.attached.far_record import FarRecord
-from crdebug.attached.gdbs import attach_gdb, end_job, launch_gdb, raise_first, replace_gdb
+from crdebug.attached.gdbs import end_job, launch_gdb, raise_first, renew_gdb
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, Refused
 from crdebug.base.events import Event, JobOutput, JobSays, Progress
@@ -66,6 +66,8 @@ class AttendedJob:
         self.incarnation = incarnation
         self.settings = settings
         self._tell = tell
+        # Over hosts there are no holds.
+        self._pids = {rank: group[rank].pid for rank in group.ranks if incarnation.record.hosts}
         self._relay: OutputRelay | None = None
         self.output_told: Mapping[Path, int] = {}  # once it is closed
         self.end_told = False  # by then
@@ -333,7 +335,7 @@ class AttendedJob:
             # All ranks are stopped by now, except those that a GDB let go when it died.
             with contextlib.suppress(CrdebugError):
                 await self.revive()
-                if not self.record.hosts:
+                if not self.group.in_state(TargetState.DEAD):
                     error.hint = "another gdb stopped the rank where it is now"
             raise
         finally:
@@ -341,19 +343,20 @@ class AttendedJob:
             self.catch_up()
 
     async def revive(self) -> None:
-        """Start another GDB for each rank whose GDB died, if it is on this host. It stops the rank
-        at its present place."""
+        """Start another GDB for each rank whose GDB died, unless its host is lost. It stops the
+        rank at its present place."""
 
         async def one(rank: int) -> None:
-            hold = hold_of(self.holds, rank)
-            if not proc.is_alive(hold.pid):
-                self.group[rank].mark_ended("")
-                return
-            await replace_gdb(self.group, rank, self._launch)
-            await attach_gdb(self.group, rank, hold.pid, self._launch, self._tell)
+            node = self.group[rank].node
+            if node is None:
+                pid = self._pids.get(rank) or hold_of(self.holds, rank).pid
+                await renew_gdb(self.group, rank, pid, self._launch, self._tell)
+            elif not node.lost:
+                await node.renew(rank)
+                await self.group.replace(self.group[rank])  # with its breakpoints
 
         dead = self.group.in_state(TargetState.DEAD)
-        if self.alive and dead and not self.record.hosts:
+        if self.alive and dead:
             done = await asyncio.gather(*map(one, dead), return_exceptions=True)
             raise_first(done)
 

@@ -43,6 +43,11 @@ class Node(Protocol):
         """See questions.look."""
         ...
 
+    async def renew(self, rank: int) -> None:
+        """Have another GDB attached to a rank there whose GDB has died, without breakpoints: the
+        rank stands where it is then, or has ended. Raises CrdebugError."""
+        ...
+
     async def close(self, deadline: Deadline) -> None:
         """End the agent, once it has no ranks any more. Idempotent."""
         ...

@@ -18,7 +18,7 @@ from pathlib import Path
 from crdebug.acquire.discovery import rank_in, ranks_of_daemon
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.attached.far_record import ThisHostRecord
-from crdebug.attached.gdbs import attach_group, clear_code
+from crdebug.attached.gdbs import attach_group, clear_code, launch_gdb, renew_gdb
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, NotAvailable, Refused
 from crdebug.base.events import Event, JobSays
@@ -50,6 +50,7 @@ from crdebug.hosts.messages import (
     Probe,
     ReadAt,
     ReadRecord,
+    Renew,
     Request,
     Says,
     SetGate,
@@ -91,6 +92,7 @@ class Agent:
         self._greeted = False
         self._holding = ""  # the mark of a job whose new ranks wait here
         self._starter = ""  # with which its files here are removed, once it has ended
+        self._pids: dict[int, int] = {}  # of the ranks, by rank
         self._record = ThisHostRecord()
         self._clocks = ClocksHere()
         self._written = self._looks = 0  # the last write to a clock, and look at one
@@ -155,6 +157,9 @@ class Agent:
                 return await self._record.lines(sites)
             case Attach():
                 return await self._attach(request)
+            case Renew(rank=rank):
+                await self._renew(rank)
+                return None
             case Ask():
                 return await self._ask(request)
             case Do():
@@ -195,10 +200,24 @@ class Agent:
             _require_rank(entry, request.users)
             refuse_traced(entry.pid, entry.rank)
         group = self._group = await attach_group(entries, 0, request.settings, self._says)
-        for entry in entries:
-            rank = entry.rank
+        self._pids = {entry.rank: entry.pid for entry in entries}
+        for rank in self._pids:
             group[rank].subscriber = self._notices_of(group, rank)
         return tuple(self._mirror(group[rank]) for rank in group.ranks)
+
+    async def _renew(self, rank: int) -> None:
+        group, pid = self._group, self._pids.get(rank)
+        if group is None or pid is None or not self._target(rank).dead:
+            raise Refused("this agent has no such GDB to replace", ranks=RankSet.of([rank]))
+
+        async def launch(rank: int) -> Target:
+            return await launch_gdb(rank, 0, group.settings, self._says)
+
+        try:
+            await renew_gdb(group, rank, pid, launch, self._says)
+        finally:
+            group[rank].subscriber = self._notices_of(group, rank)
+            self._show(group[rank])
 
     def _says(self, event: Event) -> None:
         if isinstance(event, JobSays):

@@ -131,6 +131,13 @@ class Probe:
 
 
 @dataclass(frozen=True, slots=True)
+class Renew:
+    """See debugger.node.Node.renew. The rank's Mirror comes before the answer."""
+
+    rank: int
+
+
+@dataclass(frozen=True, slots=True)
 class Prepare:
     """Ranks of a new job over hosts are about to begin there. The answer is Prepared.
 
@@ -238,6 +245,7 @@ Request = (
     Hello
     | Find
     | Attach
+    | Renew
     | Ask
     | Do
     | Ping

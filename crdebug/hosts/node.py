@@ -36,6 +36,7 @@ from crdebug.hosts.messages import (
     Probe,
     ReadAt,
     ReadRecord,
+    Renew,
     Request,
     Says,
     SetGate,
@@ -176,6 +177,9 @@ class RemoteNode:
         for mirror in mirrors:
             self._hear_clock(mirror)
         return mirrors
+
+    async def renew(self, rank: int) -> None:
+        await self.call(Renew(rank), self._settings.attach)
 
     def _hear_clock(self, mirror: Mirror) -> None:
         if not isinstance(mirror.clock, bytes) or not isinstance(mirror.look, ClockLook):

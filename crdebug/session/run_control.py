@@ -177,6 +177,7 @@ class RunControl:
             return
         self._job.begin()
         self._job.require_whole()
+        await self._job.revive()
         await self._history.branching.before_running()
         await self._job.give_input_again()
         await self._heed_endings(ranks)
@@ -205,7 +206,7 @@ class RunControl:
         wanted = self.stop_at_failure
         for rank in ranks:
             target = self._group[rank]
-            if self._heeds.get(target) is not wanted:
+            if self._heeds.get(target) is not wanted and not target.dead:
                 limit = Deadline(self._settings.command)
                 await heed_endings(target, wanted, INITIALIZED_OFFSET, limit)
                 self._heeds[target] = wanted

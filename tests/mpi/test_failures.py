@@ -16,6 +16,7 @@ from crdebug.base.errors import BadInput, CrdebugError, NotAvailable, Refused
 from crdebug.base.events import JobSays, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
+from crdebug.debugger.target import TargetState
 from crdebug.detached import jobs
 from crdebug.job.directory import JobDirectory, all_jobs
 from crdebug.job.ranks_there import await_ranks
@@ -113,6 +114,17 @@ async def test_the_status_of_a_rank_is_the_jobs(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setenv("TELLS_STATUS", "5")
     async with session(build("tells"), ranks=1) as job:
         assert await run_to_end(job) == 5
+
+
+async def test_a_gdb_that_dies_before_the_first_run_is_replaced() -> None:
+    """The other one knows everything that it has to: that the rank is to stop before it ends."""
+    ends = ["--rank", 1, "--how", "exit", "--status", 3, "--step", 4]
+    async with session(build("dies"), *ends, ranks=2) as job:
+        signals.kill(job.group[1].gdb_pid, None, signal.SIGKILL)
+        dead = "the death of its gdb"
+        await Deadline(20).until(lambda: job.group[1].state is TargetState.DEAD, dead)
+        stop = await job.resume(job.ranks)
+        assert [(each.rank, each.reason) for each in stop.cause] == [(1, StopReason.ENDING)]
 
 
 async def test_one_rank_exits_early_and_the_others_stop_too() -> None:

@@ -237,6 +237,46 @@ def test_an_agent_that_is_killed_is_replaced(cluster: Cluster) -> None:
     nothing_is_left(cluster)
 
 
+@pytest.mark.parametrize("where", [0, 1], ids=["of crdebug's own host", "of another host"])
+def test_gdbs_that_are_killed_are_replaced(cluster: Cluster, where: int) -> None:
+    """While their ranks stand, and while they run: others stop these where they are then."""
+    host, ranks = cluster.hosts[where], f"{2 * where}-{2 * where + 1}"
+    killed: set[int] = set()
+
+    def gdbs(states: str) -> set[int]:
+        """Those of ranks in one of these states."""
+        found = set()
+        for pid in host.pids():
+            with contextlib.suppress(OSError):
+                status = proc.status(pid)
+                if status["State"][0] in states:
+                    found.add(int(status["TracerPid"]))
+        return found - {0} - killed
+
+    def kill(states: str) -> None:
+        hosts.until(lambda: len(gdbs(states)) == 2, hosts.PATIENCE, f"GDBs of ranks in {states}")
+        killed.update(found := gdbs(states))
+        for pid in found:
+            os.kill(pid, signal.SIGKILL)
+
+    with running(cluster, "renewed") as at:
+        ask(at, "break add_up", "breakpoint 1 on ")
+        kill("t")
+        at.expect("gdb ended")
+        at.sendline("continue")
+        kill("SRD")
+        at.expect("gdb ended .*another gdb stopped the rank where it is now")
+        at.expect_exact("(crdebug) ")
+        ask(at, f"[{ranks}] print go", rf"\[{ranks}\] = 0")
+        ask(at, "set var go = 1", "")
+        ask(at, "barrier add_up", "ranks? 0-5")
+        ask(at, "delete 1", "")
+        ask(at, "continue --to-end", "ranks 0-5 exited with status 0")
+        at.sendline("quit")
+        at.expect(pexpect.EOF)
+    nothing_is_left(cluster)
+
+
 def test_kill_ends_it_everywhere(cluster: Cluster) -> None:
     one = cluster.hosts[0]
     with running(cluster, "short") as at:
