@@ -8,6 +8,7 @@ from pathlib import Path
 
 from crdebug.base.errors import BadInput, Refused
 from crdebug.commands.arguments import Completes, flag, rest
+from crdebug.commands.context import Context
 from crdebug.commands.registry import Call, Group, Requires
 from crdebug.commands.results import Killed, Left, Nothing, Result, Text
 from crdebug.commands.script import play, read_script
@@ -28,9 +29,15 @@ Let the job run on without a debugger, and end the session.
 )
 async def detach(call: Call) -> Result:
     context = call.context
-    await context.session.detach()
-    context.over = True
+    await _detach(context)
     return Left(context.session.job, detached=True)
+
+
+async def _detach(context: Context) -> None:
+    try:
+        await context.session.detach()
+    finally:
+        context.over = not context.session.attached  # even if a rank could not be let go
 
 
 @JOB.command(
@@ -212,6 +219,6 @@ async def leave(call: Call) -> Result:
     if not await context.confirm(f"The job {session.job} is attached and {fate}. Quit anyway?"):
         return Nothing()
     if not context.owns_job:
-        await session.detach()
+        await _detach(context)
     context.over = True
     return Left(session.job, detached=not context.owns_job)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Hashable, Iterable, Mapping, Sequence
+import contextlib
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -114,6 +115,8 @@ class TargetGroup:
         self.replacing: set[asyncio.Task[None]] = set()  # work on targets to be replaced
         self._targets: dict[int, Target] = {}
         self._run: GroupRun | None = None
+        self._preparing = False  # see about_to_run
+        self._asked: float | None = None  # interrupted by then: how long ranks may take to stop
         self._kept: dict[int, list[str]] = {}  # settings of each rank's GDB
         for target in sorted(targets, key=lambda each: each.rank):
             self._targets[target.rank] = target
@@ -356,6 +359,16 @@ class TargetGroup:
 
         return await self._go(self.in_state(TargetState.STOPPED), "run", each)
 
+    @contextlib.contextmanager
+    def about_to_run(self) -> Iterator[None]:
+        """In this block a verb runs ranks, after preparations that may take long. An interrupt that
+        comes before its run has begun ends that at once."""
+        self._preparing, self._asked = True, None
+        try:
+            yield
+        finally:
+            self._preparing, self._asked = False, None
+
     async def interrupt(self, ranks: RankSet | None = None, *, patience: int = 1) -> None:
         """Ask the ranks of the running verb to stop, so that it returns. If there is none, stop all
         running ranks (of `ranks`). Allowed at any time. patience: how many times as long as usual
@@ -363,6 +376,8 @@ class TargetGroup:
         if self._run is not None:
             self._run.ask_to_stop(patience * self.settings.stop)
         else:
+            if self._preparing:
+                self._asked = patience * self.settings.stop
             for error in (await self.stop_all(StopReason.INTERRUPT, ranks=ranks)).errors.values():
                 raise error
 
@@ -390,6 +405,9 @@ class TargetGroup:
             raise self._run.refuse(verb)
         targets = [self[rank] for rank in ranks]
         self._run = GroupRun(targets, verb, start, completed, self.settings.stop)
+        if self._asked is not None:
+            self._run.ask_to_stop(self._asked)
+            self._asked = None
         try:
             result = await self._run.until_stopped()
         finally:

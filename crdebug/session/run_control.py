@@ -88,19 +88,19 @@ class RunControl:
 
     async def run(self, start: Callable[[], Awaitable[GroupStopped]]) -> GroupStopped:
         """Let ranks run by `start`, which returns their stop."""
-        async with self.busy:
+        async with self.busy, contextlib.AsyncExitStack() as around:
+            around.enter_context(self._group.about_to_run())
             await self._group.whole()
             ranks = self._group.ranks - self._group.running
             await self._before_running(ranks)
-            async with contextlib.AsyncExitStack() as around:
-                if self._history is not None:
-                    await around.enter_async_context(self._history.forward())
-                if self._job is not None:
-                    await around.enter_async_context(self._job.running())
-                await self._arrive(ranks)
-                stop = await start()
-                self._note(stop)
-                return stop
+            if self._history is not None:
+                await around.enter_async_context(self._history.forward())
+            if self._job is not None:
+                await around.enter_async_context(self._job.running())
+            await self._arrive(ranks)
+            stop = await start()
+            self._note(stop)
+            return stop
 
     async def resume(
         self,

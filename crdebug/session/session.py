@@ -366,8 +366,10 @@ class Session(Running, Selecting, Checking, Python, Arrays, Points):
         await self.close()
         if self._attended is not None and not hold:
             await self._attended.let_out()
-        for error in answers.errors.values():
-            raise error
+        for rank, error in answers.errors.items():
+            node = self._group[rank].node
+            if node is None or not node.lost:  # which was told, and what becomes of its ranks
+                raise error
 
     async def kill(self) -> None:
         """End the job; its checkpoints stay. The session can still restart it."""

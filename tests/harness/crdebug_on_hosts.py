@@ -36,6 +36,11 @@ def console(host: Host, words: Sequence[object], ranks: str) -> Iterator[pexpect
         yield at
 
 
+def agents(host: Host) -> list[int]:
+    """crdebug's processes there that have debuggers of another one's."""
+    return [pid for pid in host.pids() if "crdebug.hosts" in proc.command_line(pid)]
+
+
 def leavings(cluster: Cluster) -> list[Path]:
     """Scratch directories of jobs, as each host sees them."""
     return [

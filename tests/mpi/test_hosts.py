@@ -13,8 +13,8 @@ import pytest
 
 from crdebug.node import proc
 from harness import hosts, nobody, slurm_hosts, users
-from harness.crdebug_on_hosts import console, crdebug
-from harness.hosts import Cluster, Host
+from harness.crdebug_on_hosts import agents, console, crdebug
+from harness.hosts import Cluster
 from harness.mpis import MPIS
 
 pytestmark = nobody.needs_root
@@ -122,10 +122,6 @@ def run(cluster: Cluster) -> Iterator[int]:
         pytest.skip("there is no Open MPI 4.1 here")
     with gated(cluster, OPEN_MPI, hosts.open_mpi(cluster, RANKS)) as pid:
         yield pid
-
-
-def agents(host: Host) -> list[int]:
-    return [pid for pid in host.pids() if "crdebug.hosts" in proc.command_line(pid)]
 
 
 def test_only_the_hosts_of_the_ranks_that_are_wanted_have_agents(

@@ -86,6 +86,7 @@ class FakeSession:
         self.job = job
         self.ranks = RankSet.span(size)
         self.ended: int | None = None
+        self.attached = True
         self.stop_at_failure = True
         self.stop_mode = StopMode.JOB
         self.apart = False
@@ -132,6 +133,7 @@ class FakeSession:
 
     async def detach(self, *, hold: bool = False) -> None:
         self.asked.append(("detach", "held") if hold else ("detach",))
+        self.attached = False
 
     async def rest(self) -> None: ...
 

@@ -266,6 +266,20 @@ async def test_an_interrupt_before_anybody_runs(job: Job) -> None:
     assert set(reasons((await run).stops).values()) == {INTERRUPT}
 
 
+async def test_an_interrupt_while_a_run_is_prepared_ends_it_at_once(job: Job) -> None:
+    with job.group.about_to_run():
+        await job.group.interrupt()
+        stop = await job.group.resume(ALL)
+    assert reasons(stop.cause) == dict.fromkeys(ALL, INTERRUPT)
+    with job.group.about_to_run():
+        await job.group.interrupt()
+    run = await job.start(job.group.resume(ALL))  # another one is not meant
+    await turn()
+    assert not run.done()
+    job[2].stops(BREAKPOINT)
+    assert reasons((await run).cause) == {2: BREAKPOINT}
+
+
 async def test_an_interrupt_of_a_stopped_job_does_nothing(job: Job) -> None:
     await job.group.interrupt()
     assert all(target.calls == [] for target in job.targets)
