@@ -38,7 +38,11 @@ def console(host: Host, words: Sequence[object], ranks: str) -> Iterator[pexpect
 
 def agents(host: Host) -> list[int]:
     """crdebug's processes there that have debuggers of another one's."""
-    return [pid for pid in host.pids() if "crdebug.hosts" in proc.command_line(pid)]
+    found = []
+    for pid in host.pids():
+        with contextlib.suppress(OSError):
+            found += [pid] if "crdebug.hosts" in proc.command_line(pid) else []
+    return found
 
 
 def leavings(cluster: Cluster) -> list[Path]:
