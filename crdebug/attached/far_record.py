@@ -169,7 +169,7 @@ class FarRecord:
     def stands(self, rank: int, clock: bytes, look: ClockLook) -> None:
         """The debugger of a rank on another host has stopped it: see FarClock. Raises NotAvailable
         for what no crdebug says."""
-        _require_clock(self._where.get(rank, ""), clock)
+        _require_clock(self._where.get(rank, ""), clock, look)
         if (known := self._clocks.get(rank)) is not None:
             known.stands(clock, look)
 
@@ -261,7 +261,7 @@ class FarRecord:
         for rank in self._pids[host]:
             if (seen := now.seen.get(rank)) is not None:
                 if seen.status is Is.THERE:
-                    _require_clock(host, seen.clock)
+                    _require_clock(host, seen.clock, look)
                 self._known(host, rank, seen).was_seen(seen, look)
         for rank, news in now.news.items():
             if not isinstance(rank, int) or not 0 <= rank < _MOST_RANKS:
@@ -326,6 +326,7 @@ class FarRecord:
         return found
 
 
-def _require_clock(host: str, clock: bytes) -> None:
-    if not isinstance(clock, bytes) or len(clock) != layout.SIZE:
+def _require_clock(host: str, clock: bytes, look: ClockLook) -> None:
+    numbers = isinstance(look.number, int) and isinstance(look.written, int)
+    if not numbers or not isinstance(clock, bytes) or len(clock) != layout.SIZE:
         raise NotAvailable(f"{host} sends a clock that is none")

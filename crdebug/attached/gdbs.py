@@ -32,6 +32,7 @@ from crdebug.node.code import remove_breakpoints
 
 Tell = Callable[[Event], None] | None
 SetGate = Callable[[int], Awaitable[None]]  # opens (1) or closes (0) a rank's gate
+Process = tuple[int, int | None]  # its PID, and its start if that is known (proc.started)
 Launch = Callable[[int], Awaitable[Target]]  # starts a GDB for a rank, attached to nothing
 
 
@@ -189,14 +190,26 @@ async def attach_gdb(
         await target.attach(pid, Deadline(group.settings.attach))
 
 
-async def renew_gdb(group: TargetGroup, rank: int, pid: int, launch: Launch, tell: Tell) -> None:
+def processes_of(group: TargetGroup) -> dict[int, Process]:
+    """Those of the group's ranks on this host, by rank."""
+    found: dict[int, Process] = {}
+    for target in map(group.__getitem__, group.ranks):
+        with contextlib.suppress(ProcessLookupError):
+            if target.node is None and target.pid is not None:
+                found[target.rank] = target.pid, proc.started(target.pid)
+    return found
+
+
+async def renew_gdb(
+    group: TargetGroup, rank: int, process: Process | None, launch: Launch, tell: Tell
+) -> None:
     """Replace a rank's GDB that has died: another one stops the rank at its present place; or the
-    rank has ended. For launch and tell see attach_gdb."""
-    if not proc.is_alive(pid):
+    rank has ended. process: None if it had ended before. For launch and tell see attach_gdb."""
+    if process is None or not proc.is_alive(*process):
         group[rank].mark_ended("")
         return
     await replace_gdb(group, rank, launch)
-    await attach_gdb(group, rank, pid, launch, tell)
+    await attach_gdb(group, rank, process[0], launch, tell)
 
 
 def mark_gone(group: TargetGroup, ended: Iterable[int], tell: Tell) -> None:

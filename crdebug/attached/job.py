@@ -9,6 +9,7 @@ from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
+from crdebug.attached import gdbs
 from crdebug.attached.checkpoint import (
     Operation,
     Whereabouts,
@@ -17,7 +18,6 @@ from crdebug.attached.checkpoint import (
     refused_operation,
 )
 from crdebug.attached.far_record import FarRecord
-from crdebug.attached.gdbs import end_job, launch_gdb, raise_first, renew_gdb
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbDied, Interrupted, Refused
 from crdebug.base.events import Event, JobOutput, JobSays, Progress
@@ -32,7 +32,7 @@ from crdebug.debugger.target import Target, TargetState
 from crdebug.job import app_requests, clocks, half_back, hooks, standard_input
 from crdebug.job.control_socket import ControlServer, Request
 from crdebug.job.directory import JobDirectory, JobRecord
-from crdebug.job.holds import Hold, hold_of, with_shims
+from crdebug.job.holds import Hold, with_shims
 from crdebug.job.imaging import Imaging
 from crdebug.job.incarnation import Incarnation
 from crdebug.job.output import OutputRelay, shown_of
@@ -66,8 +66,7 @@ class AttendedJob:
         self.incarnation = incarnation
         self.settings = settings
         self._tell = tell
-        # Over hosts there are no holds.
-        self._pids = {rank: group[rank].pid for rank in group.ranks if incarnation.record.hosts}
+        self._processes = gdbs.processes_of(group)
         self._relay: OutputRelay | None = None
         self.output_told: Mapping[Path, int] = {}  # once it is closed
         self.end_told = False  # by then
@@ -342,23 +341,28 @@ class AttendedJob:
             self._follow_programs()
             self.catch_up()
 
-    async def revive(self) -> None:
-        """Start another GDB for each rank whose GDB died, unless its host is lost. It stops the
-        rank at its present place."""
+    async def revive(self, ranks: RankSet | None = None) -> None:
+        """Start another GDB for each rank (of `ranks`) whose GDB died, unless its host is lost. It
+        stops the rank at its present place."""
+        held: dict[int, gdbs.Process] = {hold.rank: (hold.pid, None) for hold in self.holds}
+        processes = self._processes | held
 
         async def one(rank: int) -> None:
-            node = self.group[rank].node
-            if node is None:
-                pid = self._pids.get(rank) or hold_of(self.holds, rank).pid
-                await renew_gdb(self.group, rank, pid, self._launch, self._tell)
-            elif not node.lost:
-                await node.renew(rank)
-                await self.group.replace(self.group[rank])  # with its breakpoints
+            target = self.group[rank]
+            if target.node is None:
+                process = processes.get(rank)
+                await gdbs.renew_gdb(self.group, rank, process, self._launch, self._tell)
+            elif not target.node.lost:
+                await target.node.renew(rank)
+                if target.state is TargetState.STOPPED:
+                    await self.group.replace(target)  # with its breakpoints
 
         dead = self.group.in_state(TargetState.DEAD)
+        if ranks is not None:
+            dead &= ranks
         if self.alive and dead:
             done = await asyncio.gather(*map(one, dead), return_exceptions=True)
-            raise_first(done)
+            gdbs.raise_first(done)
 
     async def wait_ended(self, deadline: Deadline) -> None:
         what = f"job '{self.name}' to end"
@@ -371,7 +375,7 @@ class AttendedJob:
         """End every process of the job."""
         if self.far is not None:
             self.far.let_go()
-        await end_job(self.group, self.record)
+        await gdbs.end_job(self.group, self.record)
         self.catch_up()
 
     async def _let_ranks_end(self, deadline: Deadline) -> None:
@@ -393,7 +397,7 @@ class AttendedJob:
                 hold.open()  # held before main
 
         done = await asyncio.gather(*map(one, self.holds), return_exceptions=True)
-        raise_first(done)
+        gdbs.raise_first(done)
 
     async def checkpoint(self, note: str, store: CheckpointStore | None = None) -> Checkpoint:
         """See Session.checkpoint. store: for the checkpoint, if not the store of the user's."""
@@ -524,7 +528,7 @@ class AttendedJob:
         )
 
     async def _launch(self, rank: int) -> Target:
-        return await launch_gdb(rank, self.record.signal, self.settings, self._tell)
+        return await gdbs.launch_gdb(rank, self.record.signal, self.settings, self._tell)
 
     async def _drive(self, machine: Protocol, operation: Operation, what: str) -> None:
         def progress(phase: Phase, ranks: RankSet) -> None:

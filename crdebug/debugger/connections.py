@@ -25,6 +25,7 @@ Ends = tuple[str, str]
 # Seconds in which something comes further: a kernel may put off acknowledging for 0.2 s (Linux:
 # TCP_DELACK_MAX), and what a network lost comes again.
 _HERE, _OVER_A_NETWORK = 0.3, 1.0
+_AT_MOST = 20.0  # seconds
 _LOOK = 0.005
 _MOST = 64 << 20  # bytes that are kept of what is on its way
 
@@ -106,7 +107,7 @@ class Connections:
     async def _settle(self) -> tuple[_End, ...]:
         """Look until everything that was sent is with its receiver, or nothing comes further.
         Returns the senders of the rest."""
-        limit, before = self._patience(), None
+        limit, whole, before = self._patience(), Deadline(_AT_MOST), None
         while True:
             await self._look()
             unsent = tuple(each for each in self._found.values() if each.channel.unsent)
@@ -116,7 +117,7 @@ class Connections:
                 return ()
             if before != (before := [each.channel for each in self._found.values()]):
                 limit = self._patience()
-            if not limit.left:
+            if not limit.left or not whole.left:
                 return unsent
             await asyncio.sleep(_LOOK)
 
@@ -173,7 +174,7 @@ class Connections:
 
     async def clear(self) -> None:
         """Drop everything that is on its way. Raises Refused if that does not end."""
-        limit, before, empty = self._patience(), None, False
+        limit, whole, before, empty = self._patience(), Deadline(_AT_MOST), None, False
         while True:
             await self._look()
             left = {ends: each for ends, each in self._found.items() if each.channel.unread}
@@ -186,7 +187,7 @@ class Connections:
             empty = False
             if before != (before := [each.channel for each in self._found.values()]):
                 limit = self._patience()
-            if not limit.left:
+            if not limit.left or not whole.left:
                 some = RankSet.of(each.rank for each in (*left.values(), *unsent))
                 raise Refused("messages on their way cannot be dropped", ranks=some)
             for place, ends in _by_place(left):

@@ -116,7 +116,7 @@ class TargetGroup:
         self._targets: dict[int, Target] = {}
         self._run: GroupRun | None = None
         self._preparing = False  # see about_to_run
-        self._asked: float | None = None  # interrupted by then: how long ranks may take to stop
+        self._asked = False  # interrupted by then
         self._kept: dict[int, list[str]] = {}  # settings of each rank's GDB
         for target in sorted(targets, key=lambda each: each.rank):
             self._targets[target.rank] = target
@@ -361,23 +361,24 @@ class TargetGroup:
 
     @contextlib.contextmanager
     def about_to_run(self) -> Iterator[None]:
-        """In this block a verb runs ranks, after preparations that may take long. An interrupt that
-        comes before its run has begun ends that at once."""
-        self._preparing, self._asked = True, None
+        """In this block a verb runs ranks, after preparations that may take long. An interrupt of
+        the user's that comes before a run has begun ends that at once."""
+        self._preparing, self._asked = True, False
         try:
             yield
         finally:
-            self._preparing, self._asked = False, None
+            self._preparing, self._asked = False, False
 
-    async def interrupt(self, ranks: RankSet | None = None, *, patience: int = 1) -> None:
+    async def interrupt(
+        self, ranks: RankSet | None = None, *, patience: int = 1, coming: bool = False
+    ) -> None:
         """Ask the ranks of the running verb to stop, so that it returns. If there is none, stop all
         running ranks (of `ranks`). Allowed at any time. patience: how many times as long as usual
-        ranks may take to stop."""
+        ranks may take to stop.  coming: if a run is about to begin, that one is meant, too."""
         if self._run is not None:
             self._run.ask_to_stop(patience * self.settings.stop)
         else:
-            if self._preparing:
-                self._asked = patience * self.settings.stop
+            self._asked = self._preparing and coming
             for error in (await self.stop_all(StopReason.INTERRUPT, ranks=ranks)).errors.values():
                 raise error
 
@@ -405,9 +406,9 @@ class TargetGroup:
             raise self._run.refuse(verb)
         targets = [self[rank] for rank in ranks]
         self._run = GroupRun(targets, verb, start, completed, self.settings.stop)
-        if self._asked is not None:
-            self._run.ask_to_stop(self._asked)
-            self._asked = None
+        if self._asked:
+            self._run.ask_to_stop()
+            self._asked = False
         try:
             result = await self._run.until_stopped()
         finally:

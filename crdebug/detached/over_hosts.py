@@ -56,9 +56,9 @@ async def release_there(record: JobRecord, settings: Settings) -> tuple[str, ...
     Returns lines: one for each that did not run."""
     agents = OverHosts(record.hosts, record.mark, settings, None, ssh.starter(settings))
     try:
-        let = await agents.let_go(record)
-        lines = [f"rank {rank} let go" for rank in let.ranks]
-        return (*lines, LEFT_THE_RECORD) if let.another else tuple(lines)
+        let, another = await agents.let_go(record)
+        lines = [f"rank {rank} let go" for rank in let]
+        return (*lines, LEFT_THE_RECORD) if another else tuple(lines)
     finally:
         await agents.close()
 

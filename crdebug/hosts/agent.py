@@ -18,7 +18,14 @@ from pathlib import Path
 from crdebug.acquire.discovery import rank_in, ranks_of_daemon
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.attached.far_record import ThisHostRecord
-from crdebug.attached.gdbs import attach_group, clear_code, launch_gdb, renew_gdb
+from crdebug.attached.gdbs import (
+    Process,
+    attach_group,
+    clear_code,
+    launch_gdb,
+    processes_of,
+    renew_gdb,
+)
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, NotAvailable, Refused
 from crdebug.base.events import Event, JobSays
@@ -36,6 +43,7 @@ from crdebug.hosts.messages import (
     Attach,
     Classes,
     CutRecord,
+    Diverges,
     Do,
     Find,
     FindLines,
@@ -92,7 +100,7 @@ class Agent:
         self._greeted = False
         self._holding = ""  # the mark of a job whose new ranks wait here
         self._starter = ""  # with which its files here are removed, once it has ended
-        self._pids: dict[int, int] = {}  # of the ranks, by rank
+        self._processes: dict[int, Process] = {}  # of the ranks, by rank
         self._record = ThisHostRecord()
         self._clocks = ClocksHere()
         self._written = self._looks = 0  # the last write to a clock, and look at one
@@ -140,6 +148,8 @@ class Agent:
             case SetGate(entry=entry, shim=shim, value=value):
                 gathering.set_gate(entry, shim, value)
                 return None
+            case Diverges(mark=mark, shim=shim, layer=layer):
+                return gathering.diverges(mark, shim, layer)
             case LetGo(mark=mark, shim=shim, layer=layer, another=another):
                 return await gathering.let_go(mark, shim, layer, another=another)
             case ReadRecord(wanted=wanted):
@@ -200,21 +210,22 @@ class Agent:
             _require_rank(entry, request.users)
             refuse_traced(entry.pid, entry.rank)
         group = self._group = await attach_group(entries, 0, request.settings, self._says)
-        self._pids = {entry.rank: entry.pid for entry in entries}
-        for rank in self._pids:
+        self._processes = processes_of(group)
+        for rank in group.ranks:
             group[rank].subscriber = self._notices_of(group, rank)
         return tuple(self._mirror(group[rank]) for rank in group.ranks)
 
     async def _renew(self, rank: int) -> None:
-        group, pid = self._group, self._pids.get(rank)
-        if group is None or pid is None or not self._target(rank).dead:
+        group = self._group
+        if group is None or not self._target(rank).dead:
             raise Refused("this agent has no such GDB to replace", ranks=RankSet.of([rank]))
+        process = self._processes.get(rank)
 
         async def launch(rank: int) -> Target:
             return await launch_gdb(rank, 0, group.settings, self._says)
 
         try:
-            await renew_gdb(group, rank, pid, launch, self._says)
+            await renew_gdb(group, rank, process, launch, self._says)
         finally:
             group[rank].subscriber = self._notices_of(group, rank)
             self._show(group[rank])

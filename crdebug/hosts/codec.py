@@ -89,14 +89,7 @@ def decode(data: bytes) -> object:
         return _unpacked(msgspec.msgpack.decode(data), 0)
     except BadMessage:
         raise
-    except (
-        msgspec.MsgspecError,
-        ValueError,
-        LookupError,
-        TypeError,
-        AttributeError,
-        RecursionError,
-    ) as error:
+    except _NONSENSE as error:
         raise BadMessage(f"a message cannot be read: {error}") from error
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from crdebug.acquire.discovery import FoundJob
 from crdebug.acquire.mpir import ProcDesc, is_here
 from crdebug.attached.far_record import FarRecord, HostRecord, ThisHostRecord
-from crdebug.attached.gdbs import SetGate
+from crdebug.attached.gdbs import SetGate, raise_first
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, NotAvailable
 from crdebug.base.events import Event
@@ -25,7 +25,7 @@ from crdebug.hosts.attach import Agents, gather_all
 from crdebug.hosts.starting import Start
 from crdebug.job import gathering, over_hosts
 from crdebug.job.directory import JobDirectory, JobRecord
-from crdebug.job.gathering import Gathered, Let
+from crdebug.job.gathering import Gathered
 from crdebug.job.launch import layer_for, mpicc_for
 from crdebug.job.over_hosts import Named, Spread
 from crdebug.job.ranks_there import why_ended
@@ -225,25 +225,31 @@ class OverHosts:
 
         return set_gate
 
-    async def let_go(self, record: JobRecord) -> Let:
-        """See gathering.let_go, of all ranks."""
+    async def let_go(self, record: JobRecord) -> tuple[RankSet, bool]:
+        """Let all ranks run on without a debugger. Returns those that did not run, and whether one
+        has left the record. Those on a host that cannot be reached stay as they are: then raises
+        NotAvailable, once the others run."""
         over_hosts.end_holding(self._mark)
-        let = await self._let_go(record, another=False)
-        if let.another:  # which only the host of a rank that diverges knew
-            again = await self._let_go(record, another=True)
-            return Let(let.ranks | again.ranks, another=True)
-        return let
-
-    async def _let_go(self, record: JobRecord, *, another: bool) -> Let:
         own = self._mark, record.shim, record.layer
 
-        async def there(host: str) -> Let:
+        async def diverges(host: str) -> bool:
+            return await (await self._agents.on(host)).diverges(*own)
+
+        # Before any rank runs: a rank that repeats the record may wait for one that has left it.
+        told = await asyncio.gather(*map(diverges, self._away), return_exceptions=True)
+        another = gathering.diverges(*own) or any(each is True for each in told)
+
+        async def let_go(host: str) -> RankSet:
             return await (await self._agents.on(host)).let_go(*own, another=another)
 
-        parts = await gather_all(map(there, self._away))
-        parts.append(await gathering.let_go(*own, another=another))
-        ranks = reduce(or_, (part.ranks for part in parts))
-        return Let(ranks, any(part.another for part in parts))
+        here = gathering.let_go(*own, another=another)
+        outcomes = await asyncio.gather(here, *map(let_go, self._away), return_exceptions=True)
+        let = reduce(or_, (each for each in outcomes if isinstance(each, RankSet)), RankSet())
+        for each in outcomes:
+            if isinstance(each, CrdebugError) and let:
+                each.outcome = f"{let.words} let go nevertheless"
+        raise_first(outcomes)
+        return let, another
 
     async def close(self) -> None:
         """End the agents; before `attach`, or if that has failed."""

@@ -184,9 +184,18 @@ class SetGate:
 
 
 @dataclass(frozen=True, slots=True)
+class Diverges:
+    """Does a gathered rank of a job leave the record? See gathering.diverges."""
+
+    mark: str
+    shim: str
+    layer: str
+
+
+@dataclass(frozen=True, slots=True)
 class LetGo:
-    """Let the gathered ranks of a job run on without a debugger. For the arguments see
-    gathering.let_go; the answer is its Let."""
+    """Let the gathered ranks of a job run on without a debugger. For the arguments and the answer
+    see gathering.let_go."""
 
     mark: str
     shim: str
@@ -253,6 +262,7 @@ Request = (
     | Prepare
     | Gather
     | SetGate
+    | Diverges
     | LetGo
     | ReadRecord
     | WriteClock

@@ -22,6 +22,7 @@ from crdebug.hosts.messages import (
     Attach,
     Classes,
     CutRecord,
+    Diverges,
     Find,
     FindLines,
     Gather,
@@ -48,7 +49,7 @@ from crdebug.hosts.remote_host import RemoteHost
 from crdebug.hosts.wire import MARK, HasEnded, IsLost, Wire
 from crdebug.job.call_lines import SECONDS
 from crdebug.job.far_clocks import ClockLook, ClockWrite
-from crdebug.job.gathering import Gathered, Let
+from crdebug.job.gathering import Gathered
 from crdebug.job.record_here import RecordNow, Wanted
 from crdebug.node.probes import Machine
 
@@ -155,10 +156,14 @@ class RemoteNode:
         """Open or close the gate of a rank there that waits before its main."""
         await self.call(SetGate(entry, shim, value), self._settings.command)
 
-    async def let_go(self, mark: str, shim: str, layer: str, *, another: bool) -> Let:
+    async def diverges(self, mark: str, shim: str, layer: str) -> bool:
+        """See gathering.diverges, of the ranks there."""
+        return bool(await self.call(Diverges(mark, shim, layer), self._settings.command))
+
+    async def let_go(self, mark: str, shim: str, layer: str, *, another: bool) -> RankSet:
         """See gathering.let_go, of the ranks there."""
         request = LetGo(mark, shim, layer, another)
-        return cast(Let, await self.call(request, self._settings.command))
+        return cast(RankSet, await self.call(request, self._settings.command))
 
     async def attach(
         self,
@@ -203,7 +208,10 @@ class RemoteNode:
         except CrdebugError as error:
             return Answers({}, dict.fromkeys(request.ranks, error))
         assert isinstance(answer, Classes)
-        return cast(Answers[T], by_rank(answer))
+        told = by_rank(answer)
+        if not (told.values.keys() | told.errors.keys()) <= {*request.ranks}:
+            raise BadMessage(f"{self._host} answers for ranks that are not there")
+        return cast(Answers[T], told)
 
     async def call(self, request: Request, seconds: float | None) -> object:
         """The agent's answer. seconds: how long the agent may take for it; None: for ever, but it
@@ -239,6 +247,8 @@ class RemoteNode:
                     target.reflect(message)
                     self._hear_clock(message)
             case Told(rank=rank, notice=notice):
+                if getattr(notice, "rank", rank) != rank:
+                    raise BadMessage("it speaks of a rank that is not there")
                 if (target := self._targets.get(rank)) is not None:
                     target.subscriber(notice)
             case Says(text=text):

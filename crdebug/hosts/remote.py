@@ -116,7 +116,8 @@ class RemoteTarget:
 
     async def _get(self, kind: type[T], verb: str, *arguments: object) -> T:
         answer = await self._do(verb, *arguments)
-        if not isinstance(answer, kind):
+        forged = isinstance(answer, RankStopped) and answer.rank != self.rank
+        if forged or not isinstance(answer, kind):
             raise CrdebugError(
                 f"the agent on {self._node.host} answers '{verb}' with a {type(answer).__name__}"
             )

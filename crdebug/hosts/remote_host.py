@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, TypeVar, cast
 
 from crdebug.debugger.rank_host import HostRoom, Pids, Rest
+from crdebug.hosts.codec import BadMessage
 from crdebug.hosts.messages import AskHost
 from crdebug.node.in_flight import Channel
 from crdebug.node.sharing import SharedMapping
 
 if TYPE_CHECKING:
     from crdebug.hosts.node import RemoteNode
+
+T = TypeVar("T")
 
 
 class RemoteHost:
@@ -24,6 +27,11 @@ class RemoteHost:
     async def _ask(self, verb: str, *arguments: object) -> object:
         return await self._node.call(AskHost(verb, arguments), self._seconds)
 
+    def _of(self, pids: Pids, found: Mapping[int, T]) -> Mapping[int, T]:
+        if found.keys() != pids.keys():
+            raise BadMessage(f"{self._node.host} answers for ranks that are not there")
+        return found
+
     async def room(self, pids: Pids) -> HostRoom:
         return cast(HostRoom, await self._ask("room", pids))
 
@@ -34,17 +42,19 @@ class RemoteHost:
         return cast(Rest, await self._ask("rest", mark, pids))
 
     async def channels(self, pids: Pids) -> Mapping[int, tuple[Channel, ...]]:
-        return cast(Mapping[int, tuple[Channel, ...]], await self._ask("channels", pids))
+        found = cast(Mapping[int, tuple[Channel, ...]], await self._ask("channels", pids))
+        return self._of(pids, found)
 
     async def ranges(
         self, pids: Pids, others: Collection[int] | None, logs: str
     ) -> Mapping[int, tuple[str, ...]]:
         known = None if others is None else tuple(others)
-        return cast(Mapping[int, tuple[str, ...]], await self._ask("ranges", pids, known, logs))
+        found = await self._ask("ranges", pids, known, logs)
+        return self._of(pids, cast(Mapping[int, tuple[str, ...]], found))
 
     async def mappings(self, pids: Pids) -> Mapping[int, tuple[SharedMapping, ...]]:
         found = await self._ask("mappings", pids)
-        return cast(Mapping[int, tuple[SharedMapping, ...]], found)
+        return self._of(pids, cast(Mapping[int, tuple[SharedMapping, ...]], found))
 
     async def peek(self, pids: Pids, wanted: Mapping[tuple[int, int], int]) -> list[bytes]:
         return cast(list[bytes], await self._ask("peek", pids, wanted))

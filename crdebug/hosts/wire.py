@@ -160,7 +160,12 @@ class Wire:
                 if (answer := self._waiting.get(number)) is not None and not answer.done():
                     answer.set_exception(error)
             case _:
-                self._take(message)  # type: ignore[arg-type]
+                try:
+                    self._take(message)  # type: ignore[arg-type]
+                except CrdebugError:
+                    raise
+                except Exception as fault:
+                    raise BadMessage(f"a message cannot be right: {fault!r}") from fault
 
     async def _answer(self, number: int, request: Request) -> None:
         try:

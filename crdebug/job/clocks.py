@@ -320,6 +320,15 @@ def leaving(clocks: Iterable[ClockHandle]) -> frozenset[int]:
     return frozenset(found)
 
 
+def diverges(holds: Iterable[Hold], layer: str) -> bool:
+    """Is a rank held because its call is not the recorded one?"""
+    for clock in find(holds, layer):
+        with _if_it_is_there():
+            if clock.read().diverged:
+                return True
+    return False
+
+
 LEFT_THE_RECORD = "they leave the recorded course; the rest of the record was deleted"
 
 

@@ -59,24 +59,18 @@ def set_gate(entry: ProcDesc, shim: str, value: int) -> None:
     WaitpointHold.find(entry, shim).set_gate(value)
 
 
-@dataclass(frozen=True, slots=True)
-class Let:
-    """ranks: those that did not run.  another: see clocks.let_all_go."""
-
-    ranks: RankSet
-    another: bool
+def diverges(mark: str, shim: str, layer: str) -> bool:
+    """Does a rank here wait because its call is not the recorded one? layer: see job.clocks."""
+    return clocks.diverges(_holds(mark, shim), layer)
 
 
-async def let_go(mark: str, shim: str, layer: str, *, another: bool) -> Let:
+async def let_go(mark: str, shim: str, layer: str, *, another: bool) -> RankSet:
     """Let the ranks here run on without a debugger: those that wait before their main, that hold in
-    the past, and that SIGSTOP has stopped. layer: see job.clocks.  another: does a rank on any host
-    leave the record? Raises PermissionError if something traces one."""
-    holds = []
-    for entry in gather(mark, shim, "").entries:
-        with contextlib.suppress(NotAvailable, ProcessLookupError):
-            holds.append(WaitpointHold.find(entry, shim))
+    the past, and that SIGSTOP has stopped. Returns these. another: does a rank on any host diverge?
+    Then all of them leave the record."""
+    holds = _holds(mark, shim)
     let = {*clocks.held(holds, layer)}
-    another = clocks.let_go(holds, layer, another=another)
+    clocks.let_go(holds, layer, another=another)
     for hold in holds:
         with contextlib.suppress(ProcessLookupError):
             stopped = proc.is_stopped(hold.pid)
@@ -86,4 +80,12 @@ async def let_go(mark: str, shim: str, layer: str, *, another: bool) -> Let:
                 signals.kill(hold.pid, None, SIGCONT)
             if waits or stopped:
                 let.add(hold.rank)
-    return Let(RankSet.of(let), another)
+    return RankSet.of(let)
+
+
+def _holds(mark: str, shim: str) -> list[WaitpointHold]:
+    found = []
+    for entry in gather(mark, shim, "").entries:
+        with contextlib.suppress(NotAvailable, ProcessLookupError):
+            found.append(WaitpointHold.find(entry, shim))
+    return found

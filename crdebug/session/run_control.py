@@ -68,8 +68,8 @@ class RunControl:
         self._tell = tell
         self._job: AttendedJob | None = None  # None: not started by crdebug
         self._history: History | None = None
-        # stop_at_failure as each GDB has it
-        self._heeds: WeakKeyDictionary[Target, bool] = WeakKeyDictionary()
+        # stop_at_failure as each GDB has it, by its PID: a target may get another one
+        self._heeds: WeakKeyDictionary[Target, tuple[int, bool]] = WeakKeyDictionary()
         # Ranks that run independently: the tasks that follow them; those that run, or whose stop
         # has not been reported yet; those that are paused; those that nobody has waited for since
         # they were resumed; and those that somebody is waiting for.
@@ -170,14 +170,14 @@ class RunControl:
         self._interludes.user_interrupts()
         if self._job is not None:
             self._job.break_off()
-        await self._group.interrupt(self._awaited or ranks)
+        await self._group.interrupt(self._awaited or ranks, coming=True)
 
     async def _before_running(self, ranks: RankSet) -> None:
         if self._job is None or self._history is None:
             return
         self._job.begin()
         self._job.require_whole()
-        await self._job.revive()
+        await self._job.revive(ranks)
         await self._history.branching.before_running()
         await self._job.give_input_again()
         await self._heed_endings(ranks)
@@ -206,10 +206,10 @@ class RunControl:
         wanted = self.stop_at_failure
         for rank in ranks:
             target = self._group[rank]
-            if self._heeds.get(target) is not wanted and not target.dead:
+            if self._heeds.get(target) != (target.gdb_pid, wanted) and not target.dead:
                 limit = Deadline(self._settings.command)
                 await heed_endings(target, wanted, INITIALIZED_OFFSET, limit)
-                self._heeds[target] = wanted
+                self._heeds[target] = target.gdb_pid, wanted
 
     def _note(self, stop: GroupStopped) -> None:
         if self._history is not None:
@@ -234,11 +234,12 @@ class RunControl:
     async def let_run(self, ranks: RankSet) -> RankSet:
         """See Session.let_run."""
         group = self._group
+        if self._job is not None:
+            self._job.begin()
+            await self._job.revive(ranks)
         chosen = ranks & group.in_state(TargetState.STOPPED)
         if not chosen:
             raise Refused("cannot continue: not stopped", ranks=ranks)
-        if self._job is not None:
-            self._job.begin()
         if self._history is not None and not group.running:
             await self._history.begin_run()
         async with self.busy:

@@ -61,11 +61,7 @@ def program(cluster: Cluster, name: str) -> Path:
 
 def play(cluster: Cluster, mpi: str, script: str, *arguments: object) -> str:
     words = hosts.LAUNCHERS[mpi](cluster, RANKS, program(cluster, mpi), *arguments)
-    # Over hosts those that rank 0 waits for may not have sent yet when it stops.
-    first = Path(str(cluster.home), "first.crdebug")
-    first.write_text("set step-others run\n")
-    first.chmod(0o644)
-    options = ("--batch", "-x", first, "-x", advect.EXAMPLE / script, "--name", "example")
+    options = ("--batch", "-x", advect.EXAMPLE / script, "--name", "example")
     one = cluster.hosts[0]
     try:
         ran = one.run(crdebug("run", *options, "--", *words), seconds=240)

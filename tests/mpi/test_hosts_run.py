@@ -244,14 +244,7 @@ def test_gdbs_that_are_killed_are_replaced(cluster: Cluster, where: int) -> None
     killed: set[int] = set()
 
     def gdbs(states: str) -> set[int]:
-        """Those of ranks in one of these states."""
-        found = set()
-        for pid in host.pids():
-            with contextlib.suppress(OSError):
-                status = proc.status(pid)
-                if status["State"][0] in states:
-                    found.add(int(status["TracerPid"]))
-        return found - {0} - killed
+        return traced_by(host, states) - killed
 
     def kill(states: str) -> None:
         hosts.until(lambda: len(gdbs(states)) == 2, hosts.PATIENCE, f"GDBs of ranks in {states}")
@@ -275,6 +268,35 @@ def test_gdbs_that_are_killed_are_replaced(cluster: Cluster, where: int) -> None
         at.sendline("quit")
         at.expect(pexpect.EOF)
     nothing_is_left(cluster)
+
+
+def test_another_gdb_stops_a_rank_before_it_ends(cluster: Cluster) -> None:
+    """As the one did that it replaces."""
+    file = hosts.give(cluster, "dies", hosts.mpi(OPEN_MPI))
+    argv = [str(file), "--rank", "3", "--how", "exit", "--step", "4", "--status", "7"]
+    words = hosts.open_mpi(cluster, RANKS, *argv)
+    with console(cluster.hosts[0], crdebug("run", "--name", "exits", "--", *words)) as at:
+        ask(at, "barrier work_step", "ranks? 0-5")
+        for pid in traced_by(cluster.hosts[1]):
+            os.kill(pid, signal.SIGKILL)
+        at.expect("gdb ended")
+        ask(at, "continue", r"rank 3 .*exit\(7\)")
+        at.sendline("quit")
+        at.expect_exact("(y or n) ")
+        at.sendline("y")
+        at.expect(pexpect.EOF)
+    nothing_is_left(cluster)
+
+
+def traced_by(host: Host, states: str = "t") -> set[int]:
+    """The GDBs there of ranks in one of these states."""
+    found = set()
+    for pid in host.pids():
+        with contextlib.suppress(OSError):
+            status = proc.status(pid)
+            if status["State"][0] in states:
+                found.add(int(status["TracerPid"]))
+    return found - {0}
 
 
 def test_kill_ends_it_everywhere(cluster: Cluster) -> None:

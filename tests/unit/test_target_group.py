@@ -268,11 +268,11 @@ async def test_an_interrupt_before_anybody_runs(job: Job) -> None:
 
 async def test_an_interrupt_while_a_run_is_prepared_ends_it_at_once(job: Job) -> None:
     with job.group.about_to_run():
-        await job.group.interrupt()
+        await job.group.interrupt(coming=True)
         stop = await job.group.resume(ALL)
     assert reasons(stop.cause) == dict.fromkeys(ALL, INTERRUPT)
     with job.group.about_to_run():
-        await job.group.interrupt()
+        await job.group.interrupt(coming=True)
     run = await job.start(job.group.resume(ALL))  # another one is not meant
     await turn()
     assert not run.done()
