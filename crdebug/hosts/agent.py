@@ -105,6 +105,7 @@ class Agent:
         self._clocks = ClocksHere()
         self._written = self._looks = 0  # the last write to a clock, and look at one
         self._patience = Settings().host_patience
+        self._other_patience = asyncio.Event()
 
     async def run(self) -> None:
         """Until crdebug ends; then end the GDBs, which lets their ranks go."""
@@ -124,8 +125,14 @@ class Agent:
         connection is cut, unless it was configured to find that out (sshd_config(5),
         ClientAliveInterval)."""
         while (left := self._wire.heard + self._patience - time.monotonic()) > 0:
-            await asyncio.sleep(left)
+            self._other_patience.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._other_patience.wait(), left)
         self._wire.end(IsLost("crdebug is silent"))
+
+    def _be_patient(self, seconds: float) -> None:
+        self._patience = seconds
+        self._other_patience.set()
 
     async def _serve(self, request: Request) -> object:
         if isinstance(request, Hello):
@@ -177,6 +184,7 @@ class Agent:
         raise BadInput("an agent cannot do this")
 
     async def _prepare(self, request: Prepare) -> Prepared:
+        self._be_patient(request.patience)
         limit = Deadline(Settings().launch)
         native = await build(request.compiler, limit)
         layer = request.layer
@@ -200,7 +208,7 @@ class Agent:
             raise Refused("this agent has its ranks already")
         await self._end_holding()
         self._clocks = ClocksHere(request.layer)
-        self._patience = request.settings.host_patience
+        self._be_patient(request.settings.host_patience)
         entries = request.entries
         if request.again:
             entries = await _left_behind(entries, request.users)

@@ -145,6 +145,7 @@ class Prepare:
     layer: of the library that records MPI calls, which should be at this path; "" if none is to.
     mpicc: with this it can be compiled, if it is not.
     hold: they are to wait for their debuggers.
+    patience: seconds after which the agent ends if it has heard nothing.
     """
 
     mark: str
@@ -152,6 +153,7 @@ class Prepare:
     layer: str
     mpicc: str
     hold: bool
+    patience: float
 
 
 @dataclass(frozen=True, slots=True)

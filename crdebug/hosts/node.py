@@ -126,7 +126,8 @@ class RemoteNode:
 
     async def prepare(self, mark: str, layer: str, mpicc: str, *, hold: bool) -> Prepared:
         """New ranks of a job over hosts are to begin there. See messages.Prepare."""
-        request = Prepare(mark, self._settings.compiler, layer, mpicc, hold)
+        own = self._settings
+        request = Prepare(mark, own.compiler, layer, mpicc, hold, own.host_patience)
         return cast(Prepared, await self.call(request, self._settings.launch))
 
     async def record(self, wanted: Wanted) -> tuple[ClockLook, RecordNow]:

@@ -267,7 +267,12 @@ def test_a_host_that_is_killed(mortal: Cluster, meanwhile: Callable[[Job], None]
         hosts.until(lambda: not job.ranks(one), hosts.PATIENCE, "the ranks that are left to end")
 
 
-IMPATIENT = 'limit-attach = "15s"\nlimit-launch = "20s"\nhost-interval = "0.5s"\n'
+IMPATIENT = """\
+limit-attach = "15s"
+limit-launch = "20s"
+host-interval = "0.5s"
+host-patience = "5s"
+"""
 
 
 @pytest.mark.sweep  # of test_a_fault: before there is a job
@@ -316,13 +321,13 @@ def test_a_fault_while_it_is_started(
 
 
 def end_all_but(host: Host, others: tuple[int, ...]) -> None:
-    """But not what removes the job's files there."""
+    """But not what removes the job's files there, and the agent."""
 
     def left() -> set[int]:
         found = set()
         for pid in set(host.pids()) - set(others):
             with contextlib.suppress(OSError):
-                if "--sweep" not in proc.command_line(pid):
+                if not {"--sweep", "crdebug.hosts"} & {*proc.command_line(pid)}:
                     found.add(pid)
                     os.kill(pid, signal.SIGKILL)
         return found
