@@ -78,6 +78,21 @@ class _End:
         return self.rank, self.channel.descriptor
 
 
+class _Progress:
+    """Over when the same is seen for so many seconds, or after very many."""
+
+    def __init__(self, seconds: float) -> None:
+        self._seconds = seconds
+        self._same, self._whole = Deadline(seconds), Deadline(_AT_MOST)
+        self._seen: list[Channel] = []
+
+    def is_over(self, ends: Iterable[_End]) -> bool:
+        seen = [each.channel for each in ends]
+        if seen != self._seen:
+            self._seen, self._same = seen, Deadline(self._seconds)
+        return not self._same.left or not self._whole.left
+
+
 class Connections:
     """Those between the ranks at these places."""
 
@@ -107,7 +122,7 @@ class Connections:
     async def _settle(self) -> tuple[_End, ...]:
         """Look until everything that was sent is with its receiver, or nothing comes further.
         Returns the senders of the rest."""
-        limit, whole, before = self._patience(), Deadline(_AT_MOST), None
+        progress = self._progress()
         while True:
             await self._look()
             unsent = tuple(each for each in self._found.values() if each.channel.unsent)
@@ -115,14 +130,12 @@ class Connections:
                 # Hosts are asked at once: a receiver perhaps before the sender's bytes came.
                 await self._look()
                 return ()
-            if before != (before := [each.channel for each in self._found.values()]):
-                limit = self._patience()
-            if not limit.left or not whole.left:
+            if progress.is_over(self._found.values()):
                 return unsent
             await asyncio.sleep(_LOOK)
 
-    def _patience(self) -> Deadline:
-        return Deadline(_OVER_A_NETWORK if len(self._places) > 1 else _HERE)
+    def _progress(self) -> _Progress:
+        return _Progress(_OVER_A_NETWORK if len(self._places) > 1 else _HERE)
 
     async def obstacles(self, then: OnTheirWay) -> tuple[str, ...]:
         """Why the ranks cannot be taken back to when this was on its way, as lines."""
@@ -174,7 +187,7 @@ class Connections:
 
     async def clear(self) -> None:
         """Drop everything that is on its way. Raises Refused if that does not end."""
-        limit, whole, before, empty = self._patience(), Deadline(_AT_MOST), None, False
+        progress, empty = self._progress(), False
         while True:
             await self._look()
             left = {ends: each for ends, each in self._found.items() if each.channel.unread}
@@ -185,9 +198,7 @@ class Connections:
                 empty = True
                 continue
             empty = False
-            if before != (before := [each.channel for each in self._found.values()]):
-                limit = self._patience()
-            if not limit.left or not whole.left:
+            if progress.is_over(self._found.values()):
                 some = RankSet.of(each.rank for each in (*left.values(), *unsent))
                 raise Refused("messages on their way cannot be dropped", ranks=some)
             for place, ends in _by_place(left):

@@ -206,13 +206,13 @@ class RemoteNode:
     async def _classes(self, request: Ask, seconds: float) -> Answers[T]:
         try:
             answer = await self.call(request, seconds)
+            assert isinstance(answer, Classes)
+            told = by_rank(answer)
+            if not (told.values.keys() | told.errors.keys()) <= {*request.ranks}:
+                raise BadMessage(f"{self._host} answers for ranks that are not there")
+            return cast(Answers[T], told)
         except CrdebugError as error:
             return Answers({}, dict.fromkeys(request.ranks, error))
-        assert isinstance(answer, Classes)
-        told = by_rank(answer)
-        if not (told.values.keys() | told.errors.keys()) <= {*request.ranks}:
-            raise BadMessage(f"{self._host} answers for ranks that are not there")
-        return cast(Answers[T], told)
 
     async def call(self, request: Request, seconds: float | None) -> object:
         """The agent's answer. seconds: how long the agent may take for it; None: for ever, but it

@@ -299,11 +299,15 @@ def find_one(rank: int, pid: int, layer: str) -> RankClock | None:
     return RankClock(rank, pid, *(symbols[name] for name in names))
 
 
+# A rank that has ended, or whose clock cannot be read, is left out.
+_if_it_is_there = contextlib.suppress(ProcessLookupError, NotAvailable)
+
+
 def held(holds: Iterable[Hold], layer: str) -> RankSet:
     """The ranks that hold in the past. Without a debugger nothing resumes them."""
     found = []
     for clock in find(holds, layer):
-        with contextlib.suppress(ProcessLookupError, NotAvailable):
+        with _if_it_is_there:
             if clock.read().held:
                 found.append(clock.rank)
     return RankSet.of(found)
@@ -313,7 +317,7 @@ def leaving(clocks: Iterable[ClockHandle]) -> frozenset[int]:
     """The ranks that are held just before they leave a call whose work is done."""
     found = set()
     for clock in clocks:
-        with contextlib.suppress(ProcessLookupError, NotAvailable):
+        with _if_it_is_there:
             state = clock.read()
             if state.now.inside and state.held is Held.AT_STOP:
                 found.add(clock.rank)
@@ -323,7 +327,7 @@ def leaving(clocks: Iterable[ClockHandle]) -> frozenset[int]:
 def diverges(holds: Iterable[Hold], layer: str) -> bool:
     """Is a rank held because its call is not the recorded one?"""
     for clock in find(holds, layer):
-        with _if_it_is_there():
+        with _if_it_is_there:
             if clock.read().diverged:
                 return True
     return False
@@ -347,27 +351,21 @@ def let_all_go(found: Sequence[ClockHandle], *, another: bool = False) -> bool:
     """
     states = {}
     for clock in found:
-        with _if_it_is_there():
+        with _if_it_is_there:
             states[clock.rank] = clock.read()
     another = another or any(state.diverged for state in states.values())
     for clock in found:
         state = states.get(clock.rank)
-        with _if_it_is_there():
+        with _if_it_is_there:
             clock.wait_before_finalize(Last.GOES)
             clock.set_stop(NEVER)
             if another and state is not None and state.replaying and not state.diverged:
                 clock.set_enforce(Enforce.BRANCH)
     for clock in found:
-        with _if_it_is_there():
+        with _if_it_is_there:
             if another and clock.read().diverged:
                 clock.go_another_way()
     return another
-
-
-@contextlib.contextmanager
-def _if_it_is_there() -> Iterator[None]:
-    with contextlib.suppress(ProcessLookupError, NotAvailable):
-        yield
 
 
 def make_room(run: Path) -> None:

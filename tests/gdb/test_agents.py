@@ -274,7 +274,8 @@ async def test_a_rank_that_ends_with_its_agent_has_ended(far: Job) -> None:
 async def test_an_agent_that_is_cut_off_lets_its_ranks_go(spawn: Spawn) -> None:
     async with job(spawn) as made:
         made.settings.host_patience = 3.0
-        made.settings.host_interval = 600.0  # crdebug notices nothing, and closes nothing
+        made.settings.host_interval = 1.0  # the others hear of crdebug
+        made.settings.host_misses = 600  # which notices nothing, and closes nothing
         await made.attach(over_hosts=True)
         made.agents.hosts["n3"].stream.cut = True
         there = made.processes[3].pid

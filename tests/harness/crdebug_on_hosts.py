@@ -23,17 +23,24 @@ def crdebug(*words: object) -> list[object]:
 def console(host: Host, words: Sequence[object], ranks: str) -> Iterator[pexpect.spawn[str]]:
     """crdebug's console there, once it has said that it has the job with these ranks (a regular
     expression)."""
-    command, *arguments = host.argv(words)
-    with pexpect.spawn(
-        command,
-        arguments,
-        env={**host.environment, "TERM": "dumb", "NO_COLOR": "1"},
-        timeout=60,
-        encoding="utf-8",
-        dimensions=(50, 200),
-    ) as at:
+    with spawned(host, words) as at:
         at.expect(f"job .*: ranks {ranks}\r\n")
         yield at
+
+
+def spawned(
+    host: Host, words: Sequence[object], *, timeout: int = 60, **variables: str
+) -> pexpect.spawn[str]:
+    """A program there, at a terminal. variables: besides the host's."""
+    command, *arguments = host.argv(words)
+    return pexpect.spawn(
+        command,
+        arguments,
+        env={**host.environment, "TERM": "dumb", "NO_COLOR": "1", **variables},
+        timeout=timeout,
+        encoding="utf-8",
+        dimensions=(50, 200),
+    )
 
 
 def agents(host: Host) -> list[int]:

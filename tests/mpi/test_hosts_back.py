@@ -18,7 +18,7 @@ import pytest
 
 from crdebug.node import in_flight
 from harness import advect, crdebug_on_hosts, hosts, mpis, nobody, slurm_hosts, users
-from harness.crdebug_on_hosts import crdebug, leavings
+from harness.crdebug_on_hosts import agents, crdebug, leavings
 from harness.hosts import Cluster, Host
 from harness.programs import source
 
@@ -217,10 +217,9 @@ def test_an_agent_killed_on_a_way_back(cluster: Cluster, when: float) -> None:
         assert "about to call MPI_Finalize" in at.say("continue")
         at.begin("goto tick 300 on 0")
         time.sleep(when)
-        for pid in cluster.hosts[1].pids():
-            with contextlib.suppress(psutil.NoSuchProcess):
-                if "crdebug.hosts" in psutil.Process(pid).cmdline():
-                    os.kill(pid, signal.SIGKILL)
+        for pid in agents(cluster.hosts[1]):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
         said = at.end()
         assert "the agent on n2 has ended" in said or "rank 0 at tick 300" in said, said
         assert "n2" in at.say("info hosts")

@@ -17,7 +17,7 @@ import pytest
 
 from crdebug.node import proc
 from harness import crdebug_on_hosts, hosts, nobody, users
-from harness.crdebug_on_hosts import agents, crdebug, leavings
+from harness.crdebug_on_hosts import agents, crdebug, leavings, spawned
 from harness.hosts import Cluster, Host
 
 pytestmark = nobody.needs_root
@@ -196,15 +196,7 @@ def taken_up(cluster: Cluster, *, may_trap: bool) -> None:
     said = [""]
 
     def attached() -> bool:
-        first, *rest = one.argv(crdebug("attach", NAME))
-        with pexpect.spawn(
-            first,
-            rest,
-            env={**one.environment, "TERM": "dumb", "NO_COLOR": "1"},
-            timeout=60,
-            encoding="utf-8",
-            dimensions=(50, 200),
-        ) as at:
+        with spawned(one, crdebug("attach", NAME)) as at:
             if at.expect([r"job .*: ranks 0-3\r\n", pexpect.EOF]):
                 said.append(str(at.before))
                 return may_trap and "has ended with status 133" in said[-1]
@@ -291,18 +283,8 @@ def test_a_fault_while_it_is_started(
     config.write_text(IMPATIENT)
     config.chmod(0o644)
     words = hosts.open_mpi(cluster, RANKS, hosts.give(cluster, "gated", hosts.mpi("Open MPI 4.1")))
-    first, *rest = one.argv(crdebug("run", "--name", NAME, "--", *words))
-    with pexpect.spawn(
-        first,
-        rest,
-        env={
-            **one.environment,
-            **{"TERM": "dumb", "NO_COLOR": "1", "CRDEBUG_CONFIG": str(config)},
-        },
-        timeout=120,
-        encoding="utf-8",
-        dimensions=(50, 200),
-    ) as at:
+    line = crdebug("run", "--name", NAME, "--", *words)
+    with spawned(one, line, timeout=120, CRDEBUG_CONFIG=str(config)) as at:
         job = Job(cluster, at)
         before = job.two.pids()
         try:

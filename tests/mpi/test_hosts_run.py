@@ -15,7 +15,7 @@ import pytest
 
 from crdebug.node import proc
 from harness import crdebug_on_hosts, hosts, nobody, slurm_hosts, users
-from harness.crdebug_on_hosts import crdebug, leavings
+from harness.crdebug_on_hosts import agents, crdebug, leavings
 from harness.hosts import Cluster, Host
 from harness.mpirun import Finished
 from harness.mpis import MPIS
@@ -213,10 +213,9 @@ def test_an_agent_that_is_killed_is_replaced(cluster: Cluster) -> None:
     again = "another agent on n2 has ranks 2-3, which stand where they are now"
 
     def kill() -> None:
-        for pid in two.pids():
-            with contextlib.suppress(OSError):
-                if "crdebug.hosts" in proc.command_line(pid):
-                    os.kill(pid, signal.SIGKILL)
+        for pid in agents(two):
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
 
     with running(cluster, "served") as at:
         ask(at, "break add_up", "breakpoint 1 on ")
