@@ -338,14 +338,14 @@ class BreakpointTable:
             return replace(stop, reason=StopReason.CATCHPOINT, detail=str(number), note=note)
         return replace(stop, detail=str(number))
 
-    def is_at(self, stop: RankStopped, number: int) -> bool:
-        """Has the rank come to this breakpoint? Of several in one place GDB names the first."""
-        told = self.translate(stop)
-        if told.reason is not StopReason.BREAKPOINT:
-            return False
-        address = stop.location.address if stop.location is not None else None
-        places = self.get(number).places.get(stop.rank, ())
-        return told.detail == str(number) or any(address == each.address for each in places)
+    def points(self, number: int) -> dict[int, tuple[int, tuple[int, ...]]]:
+        """By rank, GDB's number for this breakpoint, and its addresses. Raises BadInput."""
+        entry = self._entry(number)
+        places = entry.breakpoint.places
+        return {
+            rank: (gdb_number, tuple(each.address for each in places.get(rank, ())))
+            for rank, gdb_number in entry.gdb_numbers.items()
+        }
 
     def _entry(self, number: int) -> _Entry:
         try:

@@ -20,8 +20,9 @@ from crdebug.debugger.folding import is_inside
 from crdebug.debugger.frames import in_program
 from crdebug.debugger.group_run import GroupRun
 from crdebug.debugger.node import Node
-from crdebug.debugger.question import Question, asked
+from crdebug.debugger.question import Question, asked, asked_later
 from crdebug.debugger.questions import Asks, ask, joined, look
+from crdebug.debugger.run import stopped_at, stopped_at_all, stopped_by
 from crdebug.debugger.step_ends import is_end
 from crdebug.debugger.target import (
     LOOKED_AT,
@@ -292,7 +293,7 @@ class TargetGroup:
         ranks did not stop in time (they still run: `stop_all`).
         If it is cancelled, the ranks run on.
         """
-        return await self._go(ranks, "continue", lambda each: each.resume(self._command()))
+        return await self._go(self._new_run(ranks, "continue", self._resuming()))
 
     async def finish(self, ranks: RankSet, level: int = 0) -> GroupStopped:
         """Run until a frame of each rank returns (0 is the innermost), or until a rank stops for
@@ -300,13 +301,9 @@ class TargetGroup:
 
         See `resume`. If a rank waits for one that is stopped, this lasts until `interrupt`.
         """
-
-        async def done(target: Target, stop: RankStopped) -> bool:
-            return stop.reason is StopReason.FINISH
-
-        return await self._go(
-            ranks, "finish", lambda each: each.finish(self._command(), level), done
-        )
+        start = asked(verbs.finish, self._command(), level)
+        done = asked_later(stopped_by, StopReason.FINISH)
+        return await self._go(self._new_run(ranks, "finish", start, lambda _: done))
 
     async def run(
         self,
@@ -316,13 +313,11 @@ class TargetGroup:
         together: bool = True,
     ) -> GroupStopped:
         """Like `finish`, for any motion. together: if False, every rank runs to its own stop."""
-
-        async def done(target: Target, stop: RankStopped) -> bool:
-            return not together or await is_end(target, motion, stop, self._command())
-
-        return await self._go(
-            ranks, motion.verb.value, lambda each: each.run(motion, self._command()), done
-        )
+        start = asked(verbs.run, motion, self._command())
+        done = asked_later(is_end, motion, self.settings.command)
+        if not together:
+            done = asked_later(stopped_at_all)
+        return await self._go(self._new_run(ranks, motion.verb.value, start, lambda _: done))
 
     @property
     def under_way(self) -> GroupRun | None:
@@ -333,31 +328,41 @@ class TargetGroup:
         """Let stopped ranks run until the running verb is over."""
         if self._run is not None:
             others = [self[rank] for rank in ranks & self.in_state(TargetState.STOPPED)]
-            self._run.join(others, lambda each: each.resume(self._command()))
+            self._run.join(others, self._resuming())
 
     async def gather(self, ranks: RankSet, number: int) -> tuple[RankSet, GroupStopped]:
         """Run ranks until each has come to this breakpoint, or until one stops for another reason.
         Returns those that have come there, and the stop."""
-        came = set()
+        points = self.table.points(number)
 
-        async def comes(target: Target, stop: RankStopped) -> bool:
-            if there := self.table.is_at(stop, number):
-                came.add(stop.rank)
-            return there
+        def there(some: RankSet) -> Question[bool]:
+            theirs = {rank: points[rank] for rank in some if rank in points}
+            return asked_later(stopped_at, theirs)
 
-        stop = await self._go(ranks, "barrier", lambda each: each.resume(self._command()), comes)
-        return RankSet.of(came), stop
+        run = self._new_run(ranks, "barrier", self._resuming(), there)
+        stop = await self._go(run)
+        return run.completed, stop
 
     async def lead(self, rank: int, start: Callable[[Target], Awaitable[None]]) -> GroupStopped:
         """Let one rank run by `start`, and all others along with it, until one of them stops."""
+        ranks = self.in_state(TargetState.STOPPED)
+        return await self._go(self._new_run(ranks, "run", self._resuming(), led={rank: start}))
 
-        async def each(target: Target) -> None:
-            if target.rank == rank:
-                await start(target)
-            else:
-                await target.resume(self._command())
+    def _resuming(self) -> Question[None]:
+        return asked(verbs.resume, self._command())
 
-        return await self._go(self.in_state(TargetState.STOPPED), "run", each)
+    def _new_run(
+        self,
+        ranks: RankSet,
+        verb: str,
+        start: Question[None],
+        completes: Callable[[RankSet], Question[bool]] | None = None,
+        led: Mapping[int, Callable[[Target], Awaitable[None]]] | None = None,
+    ) -> GroupRun:
+        if self._run is not None:
+            raise self._run.refuse(verb)
+        targets = [self[rank] for rank in ranks]
+        return GroupRun(targets, verb, start, completes, self.settings.stop, led)
 
     @contextlib.contextmanager
     def about_to_run(self) -> Iterator[None]:
@@ -395,30 +400,19 @@ class TargetGroup:
         stops = {rank: self.table.translate(stop) for rank, stop in answers.values.items()}
         return Answers(stops, answers.errors)
 
-    async def _go(
-        self,
-        ranks: RankSet,
-        verb: str,
-        start: Callable[[Target], Awaitable[None]],
-        completed: Callable[[Target, RankStopped], Awaitable[bool]] | None = None,
-    ) -> GroupStopped:
-        if self._run is not None:
-            raise self._run.refuse(verb)
-        targets = [self[rank] for rank in ranks]
-        self._run = GroupRun(targets, verb, start, completed, self.settings.stop)
+    async def _go(self, run: GroupRun) -> GroupStopped:
+        self._run = run
         if self._asked:
-            self._run.ask_to_stop()
+            run.ask_to_stop()
             self._asked = False
         try:
-            result = await self._run.until_stopped()
+            result = await run.until_stopped()
         finally:
             self._run = None
         await self.drop_spent(result.stops)
-        stops = {stop.rank: await self._in_program(stop) for stop in result.stops}
-        return GroupStopped(
-            tuple(self.table.translate(stops[stop.rank]) for stop in result.cause),
-            tuple(self.table.translate(stop) for stop in stops.values()),
-        )
+        shown = await asyncio.gather(*map(self._in_program, result.stops))
+        stops = {stop.rank: self.table.translate(stop) for stop in shown}
+        return GroupStopped(tuple(stops[stop.rank] for stop in result.cause), tuple(stops.values()))
 
     async def _in_program(self, stop: RankStopped) -> RankStopped:
         if stop.location is None or not is_inside(stop.location):

@@ -3,73 +3,114 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
-from typing import Literal
+from collections.abc import Awaitable, Callable, Coroutine, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import count
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, DeadlineExpired, GdbDied, Refused
 from crdebug.base.events import GroupStopped, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
+from crdebug.debugger.node import Node
+from crdebug.debugger.question import Question
+from crdebug.debugger.run import Ran, Run, is_completed
 from crdebug.debugger.target import Target, TargetState
+
+Start = Callable[[Target], Awaitable[None]]
+
+_MARGIN = 2.0  # seconds beyond the time that another host has: its own error says more than ours
+_numbers = count(1)
+
+
+@dataclass(eq=False)
+class _Here:
+    """The part of one rank whose debugger is here."""
+
+    target: Target
+    start: Start
+    started: asyncio.Event = field(default_factory=asyncio.Event)
+
+
+@dataclass(eq=False)
+class _There:
+    """The part of the ranks of another host. number: of the run, for its agent."""
+
+    node: Node
+    ranks: RankSet
+    run: Run
+    number: int
 
 
 class GroupRun:
-    """Lets targets run, and stops all of them when one stops for a reason that ends the run.
+    """Lets targets run, and stops all of them when one stops for a reason that ends the run. Those
+    of another host start and stop each other there; one message lets them run, and one tells their
+    stops.
 
-    start: makes one target run, and returns once it runs.
-    completed: does this stop complete one rank's part, so that it ends the run only when all ranks
-    have such a stop? It may ask the rank. None if every stop ends the run.
-    stop_seconds: how long the others may take to stop.
+    For start, completes and stop_seconds see Run.
+    completes: for these ranks.
+    led: by rank, what makes this one run instead.
     """
 
     def __init__(
         self,
         targets: Sequence[Target],
         verb: str,
-        start: Callable[[Target], Awaitable[None]],
-        completed: Callable[[Target, RankStopped], Awaitable[bool]] | None,
+        start: Question[None],
+        completes: Callable[[RankSet], Question[bool]] | None,
         stop_seconds: float,
+        led: Mapping[int, Start] | None = None,
     ) -> None:
         self._verb = verb
-        self._start = start
-        self._completes = completed
-        self._completed: set[int] = set()  # the ranks whose stop completes their part
+        self._completes = completes
         self._stop_seconds = stop_seconds
-        self._asked = asyncio.Event()
         self._check(targets)
-        self._alive = [each for each in targets if each.state is not TargetState.EXITED]
-        self._started = {each.rank: asyncio.Event() for each in self._alive}
+        self._ranks = RankSet()
+        self._parts: dict[asyncio.Task[None], _Here | _There] = {}
+        self._first = self._parted(targets, start, led or {})
+        self._asked: StopReason | None = None
         self._stops: dict[int, RankStopped] = {}
+        self._completed: set[int] = set()  # the ranks whose stop completes their part
+        self._stand = RankSet()  # those elsewhere of which we know only that they have stopped
         self._errors: dict[int, CrdebugError] = {}
         self._fault: Exception | None = None  # a fault of ours: raised once all ranks have stopped
-        self._along: dict[asyncio.Future[None], Target] = {}
-        self._more = asyncio.Event()
+        self._news = asyncio.Event()
+        self.on_news: Callable[[], None] = lambda: None  # a rank has stopped, or failed
+        self.is_over = False  # has a rank failed, or stopped for a reason that ends the run?
         self.changed = asyncio.get_running_loop().time()  # when a rank last stopped or joined
 
-    def ask_to_stop(self, patience: float = 0.0) -> None:
+    def ask_to_stop(self, patience: float = 0.0, reason: StopReason = StopReason.INTERRUPT) -> None:
         """Interrupt the run, which then returns by itself. Idempotent. patience: how many seconds
-        the ranks may take to stop, if that is more than usual."""
+        the ranks may take to stop, if that is more than usual.  reason: of their stops."""
         self._stop_seconds = max(self._stop_seconds, patience)
-        self._asked.set()
+        self._asked = self._asked or reason
+        self._news.set()
+
+    @property
+    def stand(self) -> RankSet:
+        """The ranks of this run that have stopped, or ended."""
+        return self._stand | RankSet.of(self._stops)
 
     @property
     def pending(self) -> RankSet:
         """The ranks of this run that have not stopped."""
-        return RankSet.of(rank for rank in self._started if rank not in self._stops)
+        return self._ranks - self.stand
 
-    def join(self, targets: Sequence[Target], start: Callable[[Target], Awaitable[None]]) -> None:
+    @property
+    def completed(self) -> RankSet:
+        """The ranks whose stop completes their part."""
+        return RankSet.of(self._completed)
+
+    def join(self, targets: Sequence[Target], start: Question[None]) -> None:
         """Make other ranks run along until this run is over."""
-        for each in targets:
-            self._alive.append(each)
-            self._started[each.rank] = asyncio.Event()
-            self._along[asyncio.ensure_future(self._one(each, start))] = each
-        self._more.set()
+        self._begin(self._parted(targets, start, {}))
+        self._has_news()
 
     def refuse(self, verb: str) -> Refused:
         """The error for another run while this one lasts."""
-        ranks = RankSet.of(self._started)
         return Refused(
-            f"cannot {verb}: a {self._verb} is under way", ranks=ranks, hint="interrupt it first"
+            f"cannot {verb}: a {self._verb} is under way",
+            ranks=self._ranks,
+            hint="interrupt it first",
         )
 
     def _check(self, targets: Sequence[Target]) -> None:
@@ -91,84 +132,151 @@ class GroupRun:
                 ranks=RankSet.of(each.rank for each in targets),
             )
 
+    def _parted(
+        self, targets: Sequence[Target], start: Question[None], led: Mapping[int, Start]
+    ) -> list[_Here | _There]:
+        """The parts of those that are alive: a led rank has one of its own."""
+        alive = [each for each in targets if each.state is not TargetState.EXITED]
+        self._ranks |= RankSet.of(each.rank for each in alive)
+        parts: list[_Here | _There] = []
+        elsewhere: dict[Node, list[int]] = {}
+        for each in alive:
+            if each.node is None or each.rank in led:
+                parts.append(_Here(each, led.get(each.rank, start)))
+            else:
+                elsewhere.setdefault(each.node, []).append(each.rank)
+        for node, members in elsewhere.items():
+            ranks = RankSet.of(members)
+            completes = None if self._completes is None else self._completes(ranks)
+            run = Run(self._verb, start, completes, self._stop_seconds)
+            parts.append(_There(node, ranks, run, next(_numbers)))
+        return parts
+
+    def _begin(self, parts: Sequence[_Here | _There]) -> None:
+        for part in parts:
+            run = self._here(part) if isinstance(part, _Here) else self._there(part)
+            self._parts[asyncio.ensure_future(self._part(run))] = part
+
+    async def _part(self, run: Coroutine[None, None, None]) -> None:
+        """Raises nothing: what happened is noted."""
+        try:
+            await run
+        except Exception as fault:
+            self._fault = fault
+            self.is_over = True
+        self._has_news()
+
+    def _has_news(self) -> None:
+        self.changed = asyncio.get_running_loop().time()
+        self._news.set()
+        self.on_news()
+
     async def until_stopped(self) -> GroupStopped:
         """Run. See TargetGroup.resume for what it raises."""
-        runs: dict[asyncio.Future[None], Target] = {
-            asyncio.ensure_future(self._one(each, self._start)): each for each in self._alive
-        }
-        asked = asyncio.ensure_future(self._asked.wait())
-        try:
-            await self._until_over(set(runs), asked)
-            runs |= self._along
-            followers = [each for run, each in runs.items() if not run.done()]
-            interrupted = asked.done() and not self._is_over()
-            reason = StopReason.INTERRUPT if interrupted else StopReason.FOLLOWED
-            await self._stop(followers, reason)
-        finally:
-            for task in runs:
-                task.cancel()
-            asked.cancel()
-            await asyncio.gather(*runs, asked, return_exceptions=True)
+        await self.until_over()
         self._raise_first_error()
         return self._result()
 
-    async def _one(self, target: Target, start: Callable[[Target], Awaitable[None]]) -> None:
-        """One rank's run. Notes its stop or error, and raises nothing."""
+    async def until_over(self) -> Ran:
+        """Run, as a part of a run over several hosts."""
+        self._begin(self._first)
+        try:
+            while not (self.is_over or self._asked or all(part.done() for part in self._parts)):
+                self._news.clear()
+                await self._news.wait()
+            await asyncio.sleep(0)  # a stop that came before the request counts first
+            asked = None if self.is_over else self._asked
+            await self._stop(asked or StopReason.FOLLOWED)
+        finally:
+            for task in self._parts:
+                task.cancel()
+            await asyncio.gather(*self._parts, return_exceptions=True)
+        if self._fault is not None:
+            raise self._fault
+        return Ran(self._stops, self._errors, self.completed)
+
+    async def _stop(self, reason: StopReason) -> None:
+        """Stop those that run."""
+        deadline, seconds = Deadline(self._stop_seconds), self._stop_seconds
+        stopping = []
+        for task, part in self._parts.items():
+            if task.done():
+                continue
+            if isinstance(part, _Here):
+                stopping.append(self._stop_here(part, reason, deadline))
+            else:
+                part.node.stop(part.number, reason, seconds)
+                stopping.append(self._until_they_stand(task, part, Deadline(seconds + _MARGIN)))
+        await asyncio.gather(*stopping)
+
+    # ---- a rank here ----------------------------------------------------------------------------
+
+    async def _here(self, part: _Here) -> None:
+        target = part.target
         try:
             try:
-                await start(target)
+                await part.start(target)
             finally:
-                self._started[target.rank].set()
+                part.started.set()
             await self._note(target, await target.stopped())
-            self.changed = asyncio.get_running_loop().time()
         except CrdebugError as error:
-            self._errors[target.rank] = error
-        except Exception as error:
-            self._fault = error
+            self._failed(target.rank, error)
 
     async def _note(self, target: Target, stop: RankStopped) -> None:
-        if self._completes is not None and await self._completes(target, stop):
+        completes = self._completes and self._completes(RankSet.of([target.rank]))
+        if completes is not None and await is_completed(target, stop, completes):
             self._completed.add(target.rank)
+        else:
+            self.is_over = True
         self._stops[target.rank] = stop
 
-    async def _until_over(
-        self, runs: set[asyncio.Future[None]], asked: asyncio.Task[Literal[True]]
-    ) -> None:
-        while not (all(run.done() for run in runs) or asked.done() or self._is_over()):
-            self._more.clear()
-            more = asyncio.create_task(self._more.wait())
-            ranks = [each for each in (*runs, *self._along) if not each.done()]
-            waited: set[asyncio.Future[None] | asyncio.Task[Literal[True]]] = {*ranks, asked, more}
-            await asyncio.wait(waited, return_when=asyncio.FIRST_COMPLETED)
-            more.cancel()
+    def _failed(self, rank: int, error: CrdebugError) -> None:
+        self._errors.setdefault(rank, error)
+        self.is_over = True
 
-    def _is_over(self) -> bool:
-        """Has a rank failed, or stopped for a reason that ends the run?"""
-        return bool(self._errors or self._fault) or any(
-            rank not in self._completed for rank in self._stops
-        )
-
-    async def _stop(self, followers: Sequence[Target], reason: StopReason) -> None:
-        deadline = Deadline(self._stop_seconds)
-        await asyncio.gather(*(self._stop_one(each, reason, deadline) for each in followers))
-
-    async def _stop_one(self, target: Target, reason: StopReason, deadline: Deadline) -> None:
+    async def _stop_here(self, part: _Here, reason: StopReason, deadline: Deadline) -> None:
         # A rank that does not run yet cannot be interrupted, but it will run in a moment.
+        target = part.target
+        ranks = RankSet.of([target.rank])
         try:
-            await deadline.wait(
-                self._started[target.rank].wait(),
-                f"the start of {self._verb}",
-                ranks=RankSet.of([target.rank]),
-            )
+            await deadline.wait(part.started.wait(), f"the start of {self._verb}", ranks=ranks)
             if target.rank not in self._errors:
                 await self._note(target, await target.interrupt(deadline, reason))
         except CrdebugError as error:
-            self._errors.setdefault(target.rank, error)
+            self._failed(target.rank, error)
+
+    # ---- those of another host ------------------------------------------------------------------
+
+    async def _there(self, part: _There) -> None:
+        def stand(ranks: RankSet, over: bool) -> None:
+            self._stand |= ranks & part.ranks
+            self.is_over = self.is_over or over
+            self._has_news()
+
+        try:
+            ran = await part.node.run(part.number, part.run, part.ranks, stand)
+        except CrdebugError as error:
+            for rank in part.ranks:
+                self._failed(rank, error)
+            return
+        self._stops |= ran.stops
+        self._errors = {**ran.errors, **self._errors}
+        self._completed |= {*ran.completed}
+        self.is_over = self.is_over or bool(ran.errors) or bool(part.ranks - ran.completed)
+
+    async def _until_they_stand(
+        self, task: asyncio.Task[None], part: _There, deadline: Deadline
+    ) -> None:
+        try:
+            await deadline.wait(asyncio.shield(task), f"the agent on {part.node.host}")
+        except DeadlineExpired as error:
+            for rank in part.ranks:
+                self._failed(rank, error)
+
+    # ---- its end --------------------------------------------------------------------------------
 
     def _raise_first_error(self) -> None:
         """Raise an error of the gravest kind, with all the ranks that report the same."""
-        if self._fault is not None:
-            raise self._fault
         if not self._errors:
             return
         kinds = (GdbDied, DeadlineExpired, CrdebugError)
@@ -183,15 +291,7 @@ class GroupRun:
         raise first
 
     def _result(self) -> GroupStopped:
-        stops = tuple(self._stops[each.rank] for each in sorted(self._alive, key=_rank))
-        causes = tuple(
-            stop
-            for stop in stops
-            if stop.reason is not StopReason.FOLLOWED and stop.rank not in self._completed
-        )
-        done = tuple(stop for stop in stops if stop.reason is not StopReason.FOLLOWED)
-        return GroupStopped(causes or done or stops, stops)
-
-
-def _rank(target: Target) -> int:
-    return target.rank
+        stops = tuple(stop for _, stop in sorted(self._stops.items()))
+        own = tuple(stop for stop in stops if stop.reason is not StopReason.FOLLOWED)
+        causes = tuple(stop for stop in own if stop.rank not in self._completed)
+        return GroupStopped(causes or own or stops, stops)

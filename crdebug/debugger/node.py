@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Protocol
 
 from crdebug.base.answers import Answers, T
 from crdebug.base.deadline import Deadline
+from crdebug.base.events import StopReason
 from crdebug.base.ranks import RankSet
 
 if TYPE_CHECKING:
     from crdebug.debugger.question import Question
     from crdebug.debugger.rank_host import RankHost
+    from crdebug.debugger.run import Ran, Run
 
 
 class Node(Protocol):
@@ -41,6 +44,19 @@ class Node(Protocol):
         self, question: Question[T], ranks: RankSet, deadline: Deadline, also_ended: bool
     ) -> Answers[T]:
         """See questions.look."""
+        ...
+
+    async def run(
+        self, number: int, run: Run, ranks: RankSet, stand: Callable[[RankSet, bool], None]
+    ) -> Ran:
+        """Carry out a run of ranks there. number: of the run, another each time.  stand: gets the
+        ranks that have stopped so far, and whether the run is over because of that. If this is
+        cancelled, the ranks run on. Raises GdbDied if the agent is lost, CrdebugError."""
+        ...
+
+    def stop(self, number: int, reason: StopReason, seconds: float) -> None:
+        """Have the ranks of this run stopped that still run, so that `run` returns. seconds: they
+        may take so long."""
         ...
 
     async def renew(self, rank: int) -> None:

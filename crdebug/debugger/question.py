@@ -11,6 +11,7 @@ from crdebug.debugger.target import Target
 
 P = ParamSpec("P")
 T = TypeVar("T")
+V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 _known: dict[str, Callable[..., Awaitable[object]]] = {}
@@ -56,6 +57,14 @@ def asked(
     function: Callable[Concatenate[Target, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
 ) -> Question[T]:
     """A registered function and its arguments, all of them by position."""
+    assert not kwargs and _name(function) in _known, _name(function)
+    return Question(_name(function), args)
+
+
+def asked_later(
+    function: Callable[Concatenate[Target, V, P], Awaitable[T]], *args: P.args, **kwargs: P.kwargs
+) -> Question[T]:
+    """`asked`, without the first argument, which is not known yet."""
     assert not kwargs and _name(function) in _known, _name(function)
     return Question(_name(function), args)
 

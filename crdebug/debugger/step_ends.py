@@ -13,14 +13,16 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import GdbError
 from crdebug.base.events import RankStopped, StopReason
 from crdebug.debugger import motions
+from crdebug.debugger.question import question
 from crdebug.debugger.rank_commands import step_ends
 from crdebug.debugger.target import Motion, Target, Verb
 
 _OF_LINES = (Verb.STEP, Verb.NEXT, Verb.UNTIL)
 
 
-async def is_end(target: Target, motion: Motion, stop: RankStopped, deadline: Deadline) -> bool:
-    """Is this stop the end of the motion, if perhaps at a breakpoint?
+@question
+async def is_end(target: Target, stop: RankStopped, motion: Motion, seconds: float) -> bool:
+    """Is this stop the end of the motion, if perhaps at a breakpoint? seconds: for the answer.
 
     Of a step by several lines it is not: GDB ends it at the breakpoint, wherever that is.
     """
@@ -31,5 +33,5 @@ async def is_end(target: Target, motion: Motion, stop: RankStopped, deadline: De
     if not motion.location and (motion.verb not in _OF_LINES or motion.count > 1):
         return False
     with contextlib.suppress(GdbError):
-        return await step_ends(target, motion, deadline)
+        return await step_ends(target, motion, Deadline(seconds))
     return False

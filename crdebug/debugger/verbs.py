@@ -10,6 +10,7 @@ from crdebug.debugger.target import (
     BreakpointRequest,
     Frame,
     Inserted,
+    Motion,
     SelectedBy,
     Target,
     TargetState,
@@ -70,6 +71,21 @@ async def command(target: Target, line: str, deadline: Deadline) -> None:
 @question
 async def resume(target: Target, deadline: Deadline) -> None:
     await target.resume(deadline)
+
+
+@question
+async def finish(target: Target, deadline: Deadline, level: int) -> None:
+    await target.finish(deadline, level)
+
+
+@question
+async def run(target: Target, motion: Motion, deadline: Deadline) -> None:
+    await target.run(motion, deadline)
+
+
+@question
+async def arrive(target: Target, deadline: Deadline) -> None:
+    await target.arrive(deadline)
 
 
 @question

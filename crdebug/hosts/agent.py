@@ -11,7 +11,6 @@ import contextlib
 import os
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from crdebug.attached.gdbs import (
     processes_of,
     renew_gdb,
 )
+from crdebug.base.answers import Answers
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, NotAvailable, Refused
 from crdebug.base.events import Event, JobSays
@@ -34,9 +34,12 @@ from crdebug.base.settings import Settings
 from crdebug.base.version import VERSION
 from crdebug.debugger import questions, rank_host
 from crdebug.debugger.group import TargetGroup
+from crdebug.debugger.group_run import GroupRun
 from crdebug.debugger.question import Question
+from crdebug.debugger.run import Run
 from crdebug.debugger.target import DebuggerDied, Notice, Target, TargetState
 from crdebug.hosts import every_question, greeting
+from crdebug.hosts.merged import Mirror, Mirrors, mirrors, stops
 from crdebug.hosts.messages import (
     Ask,
     AskHost,
@@ -48,10 +51,12 @@ from crdebug.hosts.messages import (
     Find,
     FindLines,
     Gather,
+    Go,
+    Gone,
     Greeting,
+    Halt,
     Hello,
     LetGo,
-    Mirror,
     Ping,
     Prepare,
     Prepared,
@@ -62,10 +67,10 @@ from crdebug.hosts.messages import (
     Request,
     Says,
     SetGate,
-    Told,
     WriteClock,
     as_classes,
 )
+from crdebug.hosts.telling import Telling
 from crdebug.hosts.wire import IsLost, Stream, Wire
 from crdebug.job import clocks, gathering, over_hosts
 from crdebug.job.far_clocks import ClockLook, ClockWrite
@@ -94,9 +99,9 @@ class Agent:
     """Serves one wire."""
 
     def __init__(self, stream: Stream) -> None:
-        self._wire = Wire(stream, self._serve)
+        self._wire = Wire(stream, self._serve, before_answers=lambda: self._telling.tell())
+        self._telling = Telling(self._mirrors, self._wire.send)
         self._group: TargetGroup | None = None
-        self._shown: dict[int, Mirror] = {}
         self._greeted = False
         self._holding = ""  # the mark of a job whose new ranks wait here
         self._starter = ""  # with which its files here are removed, once it has ended
@@ -172,6 +177,11 @@ class Agent:
                 return await self._ask_host(request)
             case FindLines(sites=sites):
                 return await self._record.lines(sites)
+            case _:
+                return await self._serve_ranks(request)
+
+    async def _serve_ranks(self, request: Request) -> object:
+        match request:
             case Attach():
                 return await self._attach(request)
             case Renew(rank=rank):
@@ -181,6 +191,11 @@ class Agent:
                 return await self._ask(request)
             case Do():
                 return await self._do(request)
+            case Go(number=number, run=run, ranks=ranks):
+                return await self._go(number, run, ranks)
+            case Halt(number=number, reason=reason, seconds=seconds):
+                self._telling.stop(number, seconds, reason)
+                return None
         raise BadInput("an agent cannot do this")
 
     async def _prepare(self, request: Prepare) -> Prepared:
@@ -203,25 +218,34 @@ class Agent:
 
     # ---- attaching ----------------------------------------------------------------------------
 
-    async def _attach(self, request: Attach) -> object:
+    async def _attach(self, request: Attach) -> tuple[Mirrors, ...]:
         if self._group is not None:
             raise Refused("this agent has its ranks already")
         await self._end_holding()
         self._clocks = ClocksHere(request.layer)
         self._be_patient(request.settings.host_patience)
+        self._group = group = await self._acquire(request)
+        if group is None:
+            return ()
+        for rank in group.ranks:
+            group[rank].subscriber = self._notices_of(rank)
+        now = self._mirrors([*group.ranks])
+        self._telling.show(now)
+        return mirrors(now)
+
+    async def _acquire(self, request: Attach) -> TargetGroup | None:
+        """Attach a GDB to each of these ranks; None if all have ended."""
         entries = request.entries
         if request.again:
             entries = await _left_behind(entries, request.users)
             if not entries:
-                return ()
+                return None
         for entry in entries:
             _require_rank(entry, request.users)
             refuse_traced(entry.pid, entry.rank)
-        group = self._group = await attach_group(entries, 0, request.settings, self._says)
+        group = await attach_group(entries, 0, request.settings, self._says)
         self._processes = processes_of(group)
-        for rank in group.ranks:
-            group[rank].subscriber = self._notices_of(group, rank)
-        return tuple(self._mirror(group[rank]) for rank in group.ranks)
+        return group
 
     async def _renew(self, rank: int) -> None:
         group = self._group
@@ -235,21 +259,45 @@ class Agent:
         try:
             await renew_gdb(group, rank, process, launch, self._says)
         finally:
-            group[rank].subscriber = self._notices_of(group, rank)
-            self._show(group[rank])
+            group[rank].subscriber = self._notices_of(rank)
+            self._telling.has_changed(RankSet.of([rank]))
 
     def _says(self, event: Event) -> None:
         if isinstance(event, JobSays):
             self._wire.send(Says(event.text))
 
-    def _notices_of(self, group: TargetGroup, rank: int) -> Callable[[Notice], None]:
+    def _notices_of(self, rank: int) -> Callable[[Notice], None]:
         def take(notice: Notice) -> None:
-            self._show(group[rank])
             if isinstance(notice, DebuggerDied):
                 clear_code(notice.rank, notice.pid)
-            self._wire.send(Told(rank, notice))
+            self._telling.happened(rank, notice)
 
         return take
+
+    # ---- running ------------------------------------------------------------------------------
+
+    async def _go(self, number: int, run: Run, ranks: RankSet) -> Gone:
+        if not isinstance(run, Run) or not run.known:
+            raise BadInput("an agent does not know this run")
+        targets = [self._target(rank) for rank in ranks]
+        completes = run.completes
+        under_way = GroupRun(
+            targets,
+            run.verb,
+            run.start,
+            None if completes is None else lambda _: completes,
+            run.stop_seconds,
+        )
+        try:
+            with self._telling.running(number, under_way):
+                ran = await under_way.until_over()
+        finally:
+            self._telling.has_changed(ranks)
+        return Gone(
+            stops(stop for _, stop in sorted(ran.stops.items())),
+            as_classes(Answers({}, ran.errors)),
+            ran.completed,
+        )
 
     # ---- asking -------------------------------------------------------------------------------
 
@@ -264,8 +312,7 @@ class Agent:
             answers = await questions.look(
                 targets, question, how.deadline, also_ended=how.also_ended
             )
-        for target in targets:
-            self._show(target)
+        self._telling.has_changed(request.ranks)
         return as_classes(answers)
 
     async def _do(self, request: Do) -> object:
@@ -281,7 +328,7 @@ class Agent:
             answer = getattr(target, request.verb)(*request.arguments)
             return await answer if isinstance(answer, Awaitable) else answer
         finally:
-            self._show(target)
+            self._telling.has_changed(RankSet.of([request.rank]))
 
     async def _ask_host(self, request: AskHost) -> object:
         if request.verb not in rank_host.VERBS:
@@ -296,20 +343,23 @@ class Agent:
 
     # ---- what crdebug knows without asking ----------------------------------------------------
 
-    def _mirror(self, target: Target) -> Mirror:
-        self._shown[target.rank] = Mirror(
-            target.rank,
-            target.state,
-            target.pid,
-            target.gdb_pid,
-            target.dead,
-            target.lent,
-            target.last_stop,
-            target.kept,
-            self._clock_of(target),
-            self._look(),
-        )
-        return self._shown[target.rank]
+    def _mirrors(self, ranks: list[int]) -> list[Mirror]:
+        look = self._look()
+        return [
+            Mirror(
+                target.rank,
+                target.state,
+                target.pid,
+                target.gdb_pid,
+                target.dead,
+                target.lent,
+                target.last_stop,
+                target.kept,
+                self._clock_of(target),
+                look,
+            )
+            for target in map(self._target, ranks)
+        ]
 
     def _look(self) -> ClockLook:
         self._looks += 1
@@ -331,13 +381,6 @@ class Agent:
                     clock.look_at(*write.look_at)
                 elif clock is not None:
                     clock.write(write.offset, write.data)
-
-    def _show(self, target: Target) -> None:
-        """Before anything that follows from the rank's state: show it, if it is new."""
-        before = self._shown.get(target.rank)
-        now = self._mirror(target)
-        if before is None or now != replace(before, look=now.look):
-            self._wire.send(now)
 
 
 async def _left_behind(

@@ -25,6 +25,7 @@ from crdebug.debugger import (
     question,
     rank_commands,
     rank_host,
+    run,
     scalars,
     target,
     threads,
@@ -32,15 +33,15 @@ from crdebug.debugger import (
     variables,
 )
 from crdebug.gdbscripts import wire
-from crdebug.hosts import messages
+from crdebug.hosts import merged, messages
 from crdebug.job import far_clocks, gathering, mirrored_logs, record_here
 from crdebug.mi import records
 from crdebug.node import criu_program, in_flight, probes, sharing
 
 _MODULES: tuple[ModuleType, ...] = (
     *(answers, errors, events, ranks, settings),
-    *(arrays, question, rank_commands, scalars, rank_host, target, threads, traces, variables),
-    *(daemons, gathering, messages, mpir, records, wire),
+    *(arrays, question, rank_commands, run, scalars, rank_host, target, threads, traces, variables),
+    *(daemons, gathering, merged, messages, mpir, records, wire),
     *(far_clocks, mirrored_logs, record_here),
     *(criu_program, in_flight, probes, sharing),
 )
@@ -74,7 +75,14 @@ def _is_named_tuple(kind: type) -> bool:
     return issubclass(kind, tuple) and hasattr(kind, "_fields")
 
 
-CLASSES: Mapping[str, type] = dict(_classes())
+def _by_name(classes: Iterator[tuple[str, type]]) -> dict[str, type]:
+    found: dict[str, type] = {}
+    for name, kind in classes:
+        assert found.setdefault(name, kind) is kind, f"two classes are named {name}"
+    return found
+
+
+CLASSES: Mapping[str, type] = _by_name(_classes())
 """By name, every class whose objects can be sent."""
 
 

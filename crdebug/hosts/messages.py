@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from crdebug.acquire.daemons import Daemon
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.base.answers import Answers, T
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError
-from crdebug.base.events import RankStopped
+from crdebug.base.events import StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.question import Question
-from crdebug.debugger.target import Notice, TargetState
+from crdebug.debugger.run import Run
+from crdebug.hosts.merged import Mirrors, Stops, Told
 from crdebug.job.far_clocks import ClockLook, ClockWrite
 from crdebug.job.record_here import RecordNow, Wanted
 
@@ -81,7 +82,8 @@ class Attach:
     """Start a GDB for each of these ranks and attach it. The answer is a tuple of Mirrors.
 
     users: the ids of the launcher's user, to whom the ranks must belong.
-    again: another agent had them, which has ended; some may have ended since, and have no Mirror.
+    again: another agent had them, which has ended; some may have ended since, and
+    are in no Mirrors.
     layer: the path of the library in them that records; "" if nothing is recorded.
     """
 
@@ -118,6 +120,28 @@ class Do:
 
 
 @dataclass(frozen=True, slots=True)
+class Go:
+    """Carry out a run of ranks there. The answer, once all of them have stopped, is Gone; Stand
+    comes before.
+
+    number: of the run.
+    """
+
+    number: int
+    run: Run
+    ranks: RankSet
+
+
+@dataclass(frozen=True, slots=True)
+class Halt:
+    """Stop the ranks of a run that still run, for this reason. seconds: they may take so long."""
+
+    number: int
+    reason: StopReason
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
 class Ping:
     """Are you there?"""
 
@@ -132,7 +156,7 @@ class Probe:
 
 @dataclass(frozen=True, slots=True)
 class Renew:
-    """See debugger.node.Node.renew. The rank's Mirror comes before the answer."""
+    """See debugger.node.Node.renew. How the rank is then comes before the answer."""
 
     rank: int
 
@@ -259,6 +283,8 @@ Request = (
     | Renew
     | Ask
     | Do
+    | Go
+    | Halt
     | Ping
     | Probe
     | Prepare
@@ -278,32 +304,21 @@ Request = (
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
-    """What crdebug knows of a rank without asking. It comes before everything that follows from
-    it: a stop's notice, a verb's answer.
+class Happened:
+    """What has happened to ranks: how they are now, and then what their targets told."""
 
-    kept: the names of its snapshots.
-    clock: its bytes, if the rank stands and its calls are recorded, as of this look.
-    """
-
-    rank: int
-    state: TargetState
-    pid: int | None
-    gdb_pid: int
-    dead: bool
-    lent: bool
-    last_stop: RankStopped | None
-    kept: tuple[str, ...] = ()
-    clock: bytes = b""
-    look: ClockLook = field(default_factory=ClockLook)
+    mirrors: tuple[Mirrors, ...]
+    told: tuple[Told, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Told:
-    """A target's notice."""
+class Stand:
+    """The ranks of a run that have stopped. over: so that the run is over; the others are being
+    stopped."""
 
-    rank: int
-    notice: Notice
+    number: int
+    ranks: RankSet
+    over: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,10 +328,19 @@ class Says:
     text: str
 
 
-Message = Call | Reply | Failed | Cancel | Mirror | Told | Says
+Message = Call | Reply | Failed | Cancel | Happened | Stand | Says
 
 
 # ---- answers ------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Gone:
+    """How a run has ended, see Ran."""
+
+    stops: tuple[Stops, ...]
+    errors: Classes
+    completed: RankSet
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,13 +10,15 @@ from crdebug.acquire.daemons import Daemon
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.base.answers import Answers, T
 from crdebug.base.deadline import Deadline
-from crdebug.base.errors import CrdebugError, DeadlineExpired
-from crdebug.base.events import Event, JobSays
+from crdebug.base.errors import CrdebugError, DeadlineExpired, GdbDied
+from crdebug.base.events import Event, JobSays, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.question import Question
+from crdebug.debugger.run import Ran, Run
 from crdebug.hosts import greeting
 from crdebug.hosts.codec import BadMessage
+from crdebug.hosts.merged import Mirror, Mirrors, mirrors_apart, stops_apart, told_apart
 from crdebug.hosts.messages import (
     Ask,
     Attach,
@@ -26,11 +28,14 @@ from crdebug.hosts.messages import (
     Find,
     FindLines,
     Gather,
+    Go,
+    Gone,
     Greeting,
+    Halt,
+    Happened,
     LetGo,
     Looking,
     Message,
-    Mirror,
     Ping,
     Prepare,
     Prepared,
@@ -41,7 +46,7 @@ from crdebug.hosts.messages import (
     Request,
     Says,
     SetGate,
-    Told,
+    Stand,
     WriteClock,
     by_rank,
 )
@@ -78,6 +83,7 @@ class RemoteNode:
         self.on_end: Callable[[], None] = lambda: None  # of an agent that nobody has closed
         # gets a rank's clock while it stands, and when it was seen
         self.on_clock: Callable[[int, bytes, ClockLook], None] = lambda rank, clock, look: None
+        self._runs: dict[int, Callable[[RankSet, bool], None]] = {}  # see debugger.node.Node.run
         self._lost = ""
         self._closing = False
         self.rank_host = RemoteHost(self, settings.command)
@@ -177,12 +183,13 @@ class RemoteNode:
         """Have the agent attach a GDB to each of these ranks. For the arguments see
         messages.Attach."""
         request = Attach(tuple(entries), self._settings, tuple(users), again, layer)
-        mirrors = cast(tuple[Mirror, ...], await self.call(request, self._settings.attach))
+        answer = cast(tuple[Mirrors, ...], await self.call(request, self._settings.attach))
+        mirrors = sorted(mirrors_apart(answer), key=lambda mirror: mirror.rank)
         if not {mirror.rank for mirror in mirrors} <= {entry.rank for entry in entries}:
             raise BadMessage(f"{self._host} speaks of ranks that are not there")
         for mirror in mirrors:
             self._hear_clock(mirror)
-        return mirrors
+        return tuple(mirrors)
 
     async def renew(self, rank: int) -> None:
         await self.call(Renew(rank), self._settings.attach)
@@ -202,6 +209,28 @@ class RemoteNode:
         how = Looking(deadline, also_ended)
         seconds = max(min(question.seconds, deadline.left), deadline.left)
         return await self._classes(Ask(cast(Question[object], question), ranks, how), seconds)
+
+    async def run(
+        self, number: int, run: Run, ranks: RankSet, stand: Callable[[RankSet, bool], None]
+    ) -> Ran:
+        self._runs[number] = stand
+        try:
+            answer = cast(Gone, await self.call(Go(number, run, ranks), None))
+        except CrdebugError as error:
+            if not self._lost:
+                raise
+            said = f"the agent on {self._host} {self._lost}"
+            raise GdbDied(said, run.verb, None, ranks=ranks) from error
+        finally:
+            del self._runs[number]
+        stops = {stop.rank: stop for stop in stops_apart(answer.stops)}
+        errors = by_rank(answer.errors).errors
+        if RankSet.of((*stops, *errors)) != ranks:
+            raise BadMessage(f"{self._host} does not answer for the ranks that ran there")
+        return Ran(stops, errors, answer.completed & RankSet.of(stops))
+
+    def stop(self, number: int, reason: StopReason, seconds: float) -> None:
+        self.post(Halt(number, reason, seconds))
 
     async def _classes(self, request: Ask, seconds: float) -> Answers[T]:
         try:
@@ -243,15 +272,17 @@ class RemoteNode:
 
     def _take(self, message: Message) -> None:
         match message:
-            case Mirror(rank=rank):
-                if (target := self._targets.get(rank)) is not None:
-                    target.reflect(message)
-                    self._hear_clock(message)
-            case Told(rank=rank, notice=notice):
-                if getattr(notice, "rank", rank) != rank:
-                    raise BadMessage("it speaks of a rank that is not there")
-                if (target := self._targets.get(rank)) is not None:
-                    target.subscriber(notice)
+            case Happened(mirrors=mirrors, told=told):
+                for mirror in mirrors_apart(mirrors):
+                    if (target := self._targets.get(mirror.rank)) is not None:
+                        target.reflect(mirror)
+                        self._hear_clock(mirror)
+                for rank, notice in told_apart(told):
+                    if (target := self._targets.get(rank)) is not None:
+                        target.subscriber(notice)
+            case Stand(number=number, ranks=ranks, over=over):
+                if (stand := self._runs.get(number)) is not None:
+                    stand(ranks, over)
             case Says(text=text):
                 self._tell(JobSays(f"{self._host}: {text}"))
             case _:

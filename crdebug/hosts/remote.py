@@ -24,7 +24,8 @@ from crdebug.debugger.target import (
     ThreadInfo,
 )
 from crdebug.gdbscripts.wire import Thread
-from crdebug.hosts.messages import Do, Mirror
+from crdebug.hosts.merged import Mirror
+from crdebug.hosts.messages import Do
 from crdebug.hosts.node import RemoteNode
 from crdebug.mi.records import MiTuple, Result
 

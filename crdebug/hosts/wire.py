@@ -53,6 +53,7 @@ class Wire:
     in which they come, and then served side by side.
     take: gets the other messages, in order; must not raise.
     mark: comes before the other side's first message.
+    before_answers: called before each answer, for what is to come before it.
     """
 
     def __init__(
@@ -61,11 +62,13 @@ class Wire:
         serve: Callable[[Request], Awaitable[object]],
         take: Callable[[Message], None] = lambda message: None,
         mark: bytes = b"",
+        before_answers: Callable[[], None] = lambda: None,
     ) -> None:
         self._stream = stream
         self._serve = serve
         self._take = take
         self._mark = mark
+        self._before_answers = before_answers
         self.heard = time.monotonic()
         self._last = 0
         self._waiting: dict[int, asyncio.Future[object]] = {}
@@ -169,7 +172,10 @@ class Wire:
 
     async def _answer(self, number: int, request: Request) -> None:
         try:
-            value = await self._serve(request)
+            try:
+                value = await self._serve(request)
+            finally:
+                self._before_answers()
             self.send(Reply(number, value))
         except CrdebugError as error:
             self.send(Failed(number, error))

@@ -184,14 +184,10 @@ class RunControl:
 
     async def _arrive(self, ranks: RankSet) -> None:
         """Let the GDBs of ranks that were moved to a breakpoint know that the ranks are there."""
-        limit = Deadline(self._settings.command)
-        await asyncio.gather(
-            *(
-                target.arrive(limit)
-                for target in map(self._group.__getitem__, ranks)
-                if self._at_breakpoint(target)
-            )
-        )
+        there = RankSet.of(rank for rank in ranks if self._at_breakpoint(self._group[rank]))
+        arrive = asked(verbs.arrive, Deadline(self._settings.command))
+        for error in (await self._group.ask(there, arrive)).errors.values():
+            raise error
 
     def _at_breakpoint(self, target: Target) -> bool:
         stop = target.last_stop
@@ -204,12 +200,18 @@ class RunControl:
     async def _heed_endings(self, ranks: RankSet) -> None:
         """Tell the ranks' GDBs whether to stop ranks that are about to end."""
         wanted = self.stop_at_failure
-        for rank in ranks:
-            target = self._group[rank]
-            if self._heeds.get(target) != (target.gdb_pid, wanted) and not target.dead:
-                limit = Deadline(self._settings.command)
-                await heed_endings(target, wanted, INITIALIZED_OFFSET, limit)
-                self._heeds[target] = target.gdb_pid, wanted
+        others = [
+            target
+            for target in map(self._group.__getitem__, ranks)
+            if self._heeds.get(target) != (target.gdb_pid, wanted) and not target.dead
+        ]
+        heed = asked(heed_endings, wanted, INITIALIZED_OFFSET, Deadline(self._settings.command))
+        told = await self._group.ask(RankSet.of(each.rank for each in others), heed)
+        self._heeds.update(
+            (target, (target.gdb_pid, wanted)) for target in others if target.rank in told.values
+        )
+        for error in told.errors.values():
+            raise error
 
     def _note(self, stop: GroupStopped) -> None:
         if self._history is not None:

@@ -20,7 +20,8 @@ from crdebug.base.settings import Settings
 from crdebug.debugger.question import Question
 from crdebug.debugger.target import BreakpointRequest, TargetState
 from crdebug.hosts.codec import CLASSES, BadMessage, decode, encode
-from crdebug.hosts.messages import Ask, Attach, Call, Do, Find, Mirror, as_classes, by_rank
+from crdebug.hosts.merged import Mirror
+from crdebug.hosts.messages import Ask, Attach, Call, Do, Find, as_classes, by_rank
 
 PLACE = Location(0x401000, "relax", "heat.c", line=7)
 STOP = RankStopped(3, StopReason.BREAKPOINT, detail="2", location=PLACE)
