@@ -17,8 +17,11 @@ def classes(pairs: Iterable[tuple[int, T]]) -> tuple[tuple[RankSet, T], ...]:
     """From ranks and their values: equal values as one class, the largest class first, then by
     lowest rank."""
     members: dict[T, list[int]] = {}
+    known: dict[int, tuple[T, list[int]]] = {}  # by identity: many may be one object, and large
     for rank, value in pairs:
-        members.setdefault(value, []).append(rank)
+        if (same := known.get(id(value))) is None:
+            same = known[id(value)] = (value, members.setdefault(value, []))
+        same[1].append(rank)
     ordered = sorted(members.items(), key=lambda item: (-len(item[1]), min(item[1])))
     return tuple((RankSet.of(ranks), value) for value, ranks in ordered)
 

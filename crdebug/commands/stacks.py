@@ -49,7 +49,9 @@ async def backtrace(call: Call) -> Result:
     if call[TREE] or any(call[each] for each in TREE_OPTIONS):
         no_frames(call)
         return await stack(call)
-    answers = await call.context.session.backtrace(call.ranks, call[FRAMES])
+    session = call.context.session
+    ask = session.backtrace if call[EACH] else session.places
+    answers = await ask(call.ranks, call[FRAMES])
     return Backtraces(some(answers), call[EACH])
 
 

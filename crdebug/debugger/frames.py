@@ -7,6 +7,7 @@ apply to the place where it is stopped, the innermost frame, unless the user has
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Mapping
 from dataclasses import replace
 
 from crdebug.base.deadline import Deadline
@@ -17,6 +18,8 @@ from crdebug.debugger.folding import is_inside
 from crdebug.debugger.question import question
 from crdebug.debugger.target import LOOKED_AT, Frame, SelectedBy, Target, TargetState
 from crdebug.gdbscripts.wire import Command
+
+DIFFERING = "..."  # arguments of a call that are not the same on all ranks
 
 
 @question
@@ -60,3 +63,33 @@ async def in_program(target: Target, stop: RankStopped, deadline: Deadline) -> R
         await at_program(target, deadline)
         target.stands(await target.location(deadline))
     return replace(stop, location=(target.last_stop or stop).location)
+
+
+Stack = tuple[Frame, ...]
+
+
+def alike_frames(stacks: Mapping[int, Stack]) -> Mapping[int, Stack]:
+    """Stacks with the same functions at the same lines as one: with the arguments that all agree
+    in, "..." for others, and the addresses of the first."""
+    found: dict[tuple[tuple[int, bool, str], ...], list[int]] = {}
+    for rank, stack in stacks.items():
+        found.setdefault(tuple(map(shape, stack)), []).append(rank)
+    made = {}
+    for ranks in found.values():
+        first = stacks[ranks[0]]
+        if len(ranks) > 1:
+            first = tuple(map(_agreed, zip(*(stacks[rank] for rank in ranks), strict=True)))
+        made |= dict.fromkeys(ranks, first)
+    return {rank: made[rank] for rank in stacks}
+
+
+def shape(frame: Frame) -> tuple[int, bool, str]:
+    """What is compared of a frame."""
+    return frame.level, frame.python, str(frame.location)
+
+
+def _agreed(same: tuple[Frame, ...]) -> Frame:
+    first = same[0]
+    if all(each.arguments == first.arguments for each in same):
+        return first
+    return replace(first, arguments=DIFFERING)

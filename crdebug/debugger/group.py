@@ -206,6 +206,11 @@ class TargetGroup:
         deadline = self._command()
         return await self.look(ranks, asked(verbs.backtrace, limit, deadline))
 
+    async def places(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
+        """`backtrace`, without arguments and addresses that differ between ranks at one place."""
+        deadline = self._command()
+        return await self.look(ranks, asked(verbs.places, limit, deadline))
+
     async def threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
         deadline = self._command()
         return await self.look(ranks, asked(verbs.threads, deadline))

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
-from typing import Concatenate, Generic, ParamSpec, TypeVar, cast
+from typing import Any, Concatenate, Generic, ParamSpec, TypeVar, cast
 
 from crdebug.base.deadline import FOR_EVER, Deadline
 from crdebug.debugger.target import Target
@@ -15,6 +15,7 @@ V = TypeVar("V")
 T_co = TypeVar("T_co", covariant=True)
 
 _known: dict[str, Callable[..., Awaitable[object]]] = {}
+_alike: dict[str, Callable[[Mapping[int, Any]], Mapping[int, Any]]] = {}
 
 
 def question(
@@ -24,6 +25,24 @@ def question(
     are values that crdebug.hosts.codec can carry."""
     _known[_name(function)] = function
     return function
+
+
+def alike(
+    make: Callable[[Mapping[int, T]], Mapping[int, T]],
+) -> Callable[
+    [Callable[Concatenate[Target, P], Awaitable[T]]],
+    Callable[Concatenate[Target, P], Awaitable[T]],
+]:
+    """`question`, for answers of which not every difference matters. make: from those of ranks of
+    one host, by rank, the same without such differences, so that they travel as one."""
+
+    def register(
+        function: Callable[Concatenate[Target, P], Awaitable[T]],
+    ) -> Callable[Concatenate[Target, P], Awaitable[T]]:
+        _alike[_name(function)] = make
+        return question(function)
+
+    return register
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +59,11 @@ class Question(Generic[T_co]):
     async def __call__(self, target: Target) -> T_co:
         """The target's answer. Raises what the function raises; KeyError for an unknown name."""
         return cast(T_co, await _known[self.name](target, *self.arguments))
+
+    def alike(self, values: Mapping[int, T]) -> Mapping[int, T]:
+        """The answers of ranks of one host without differences that do not matter; see `alike`."""
+        make = _alike.get(self.name)
+        return values if make is None else make(values)
 
     @property
     def known(self) -> bool:

@@ -30,7 +30,7 @@ async def ask(targets: Sequence[Target], question: Asks[T]) -> Answers[T]:
     here, elsewhere = _by_node(targets, question)
     return joined(
         await asyncio.gather(
-            _ask_here(here, question),
+            _ask_here(here, question, question),
             *(node.ask(cast(Question[T], question), ranks) for node, ranks in elsewhere.items()),
         )
     )
@@ -59,7 +59,7 @@ async def look(
     here, elsewhere = _by_node(targets, question)
     return joined(
         await asyncio.gather(
-            _ask_here(here, of_process),
+            _ask_here(here, of_process, question),
             *(
                 node.look(cast(Question[T], question), ranks, deadline, also_ended)
                 for node, ranks in elsewhere.items()
@@ -82,8 +82,10 @@ def _by_node(
     return here, {node: RankSet.of(ranks) for node, ranks in elsewhere.items()}
 
 
-async def _ask_here(targets: Sequence[Target], question: Asks[T]) -> Answers[T]:
-    results = await asyncio.gather(*(_outcome(question(target)) for target in targets))
+async def _ask_here(
+    targets: Sequence[Target], ask_one: Callable[[Target], Awaitable[T]], question: Asks[T]
+) -> Answers[T]:
+    results = await asyncio.gather(*(_outcome(ask_one(target)) for target in targets))
     values: dict[int, T] = {}
     errors: dict[int, CrdebugError] = {}
     for target, result in zip(targets, results, strict=True):
@@ -91,6 +93,8 @@ async def _ask_here(targets: Sequence[Target], question: Asks[T]) -> Answers[T]:
             errors[target.rank] = result
         else:
             values[target.rank] = result
+    if isinstance(question, Question):
+        return Answers(question.alike(values), errors)
     return Answers(values, errors)
 
 

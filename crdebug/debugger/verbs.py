@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import RankStopped, StopReason
-from crdebug.debugger.frames import at_program
-from crdebug.debugger.question import question
+from crdebug.debugger.frames import alike_frames, at_program
+from crdebug.debugger.question import alike, question
 from crdebug.debugger.target import (
     BreakpointRequest,
     Frame,
@@ -25,6 +25,13 @@ async def evaluate(target: Target, expression: str, deadline: Deadline, format: 
 
 @question
 async def backtrace(target: Target, limit: int, deadline: Deadline) -> tuple[Frame, ...]:
+    return await target.backtrace(limit, deadline)
+
+
+@alike(alike_frames)
+async def places(target: Target, limit: int, deadline: Deadline) -> tuple[Frame, ...]:
+    """`backtrace`, for where the ranks are: differing arguments are "..." and addresses are those
+    of any rank."""
     return await target.backtrace(limit, deadline)
 
 

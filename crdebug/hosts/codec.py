@@ -11,7 +11,9 @@ import dataclasses
 from array import array
 from collections.abc import Iterator, Mapping
 from enum import Enum
+from functools import cache
 from types import ModuleType
+from typing import NamedTuple
 
 import msgspec
 
@@ -121,11 +123,11 @@ def _packed(value: object) -> object:
             return ["c", type(value).__name__, *map(_packed, value)]
         case tuple() | list():
             return ["t", *map(_packed, value)]
+        case _ if (name := _name_of(type(value))) is not None:
+            fields = _fields(CLASSES[name]).names
+            return ["c", name, *(_packed(getattr(value, each)) for each in fields)]
         case Mapping():
             return ["m", *([_packed(key), _packed(each)] for key, each in value.items())]
-        case _ if (name := _name_of(value)) is not None:
-            fields = dataclasses.fields(CLASSES[name])
-            return ["c", name, *(_packed(getattr(value, each.name)) for each in fields)]
     raise TypeError(f"{type(value).__name__} cannot be sent")
 
 
@@ -138,14 +140,29 @@ def _text(value: str) -> object:
     return value
 
 
-def _name_of(value: object) -> str | None:
-    """Of its class; of an error that only one side knows, the nearest class that both do."""
-    for kind in type(value).__mro__:
+@cache
+def _name_of(sent: type) -> str | None:
+    """Of this class; of an error that only one side knows, the nearest class that both do."""
+    for kind in sent.__mro__:
         if CLASSES.get(kind.__name__) is kind:
             return kind.__name__
-        if not isinstance(value, CrdebugError):
+        if not issubclass(sent, CrdebugError):
             break
     return None
+
+
+class _Fields(NamedTuple):
+    """Of a dataclass. in_order: its constructor takes them all by position."""
+
+    names: tuple[str, ...]
+    in_order: bool
+
+
+@cache
+def _fields(kind: type) -> _Fields:
+    fields = dataclasses.fields(kind)
+    in_order = not any(each.kw_only for each in fields)
+    return _Fields(tuple(each.name for each in fields), in_order)
 
 
 def _unpacked(value: object, depth: int) -> object:
@@ -182,5 +199,7 @@ def _object(name: str, values: list[object]) -> object:
     kind = CLASSES[name]
     if _is_named_tuple(kind):
         return kind(*values)
-    fields = dataclasses.fields(kind)
-    return kind(**{each.name: value for each, value in zip(fields, values, strict=True)})
+    names, in_order = _fields(kind)
+    if len(values) != len(names):
+        raise BadMessage(f"a message cannot be read: a {name} has {len(names)} fields")
+    return kind(*values) if in_order else kind(**dict(zip(names, values, strict=True)))

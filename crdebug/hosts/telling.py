@@ -15,7 +15,7 @@ from crdebug.debugger.target import Notice
 from crdebug.hosts.merged import Mirror, mirrors, told
 from crdebug.hosts.messages import Happened, Stand
 
-_APART = 0.05  # seconds between two messages: ranks of one program do the same at about one time
+_SOON = 0.05  # seconds: ranks of one program do the same at about one time
 
 
 class Telling:
@@ -32,7 +32,6 @@ class Telling:
         self._runs: dict[int, GroupRun] = {}  # by number
         self._stand: dict[int, tuple[RankSet, bool]] = {}  # by number, as in the last Stand
         self._soon: asyncio.TimerHandle | None = None
-        self._last = 0.0  # when something was told
 
     def show(self, mirrors: list[Mirror]) -> None:
         """crdebug gets these otherwise."""
@@ -70,14 +69,13 @@ class Telling:
 
     def _tell_soon(self) -> None:
         if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_at(self._last + _APART, self.tell)
+            self._soon = asyncio.get_running_loop().call_later(_SOON, self.tell)
 
     def tell(self) -> None:
         """Send what is new, before all that follows from it."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
-        self._last = asyncio.get_running_loop().time()
         notices, self._notices = self._notices, []
         changed, self._changed = self._changed, RankSet()
         new = [each for each in self._look([*changed]) if self._is_new(each)] if changed else []

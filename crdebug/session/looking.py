@@ -57,6 +57,11 @@ class Looking(Core):
         """Innermost frame first; at most `limit` frames unless it is 0."""
         return await self._group.backtrace(ranks, limit)
 
+    async def places(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
+        """`backtrace`, for where the ranks are: where those in the same calls differ in arguments,
+        these are "...", and the addresses are those of any of them."""
+        return await self._group.places(ranks, limit)
+
     async def select_frame(self, ranks: RankSet, move: str = "frame") -> Answers[Frame]:
         """Choose the frame that questions to the ranks apply to. move: ``frame 2``, ``up``,
         ``down 1``, or ``frame`` to stay."""

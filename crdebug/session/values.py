@@ -3,6 +3,7 @@ import them from here."""
 
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.debugger.breakpoints import Breakpoint
+from crdebug.debugger.frames import DIFFERING, shape
 from crdebug.debugger.group import HostInfo, RankInfo
 from crdebug.debugger.stacktree import Branch, StackTree
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
@@ -20,6 +21,7 @@ from crdebug.travel.verify import Verified
 
 __all__ = [
     "BUDGET",
+    "DIFFERING",
     "EVERY",
     "Bound",
     "Branch",
@@ -40,4 +42,5 @@ __all__ = [
     "ThreadInfo",
     "Traced",
     "Verified",
+    "shape",
 ]

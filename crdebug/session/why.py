@@ -35,7 +35,7 @@ class Why(Stacks):
 
     async def _by_stacks(self, ranks: RankSet) -> list[str]:
         """Which MPI call each rank is in, and where."""
-        answers = await self.backtrace(self.ranks)
+        answers = await self.places(self.ranks)
         calls: dict[str, list[int]] = {}
         outside = []
         for rank, frames in answers.values.items():

@@ -49,7 +49,7 @@ from crdebug.commands.results import (
     Tree,
     Whereabouts,
 )
-from crdebug.session.values import PointKind
+from crdebug.session.values import DIFFERING, PointKind, shape
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.history import communicator_table, message_table, snapshot_table, timeline, when
@@ -198,20 +198,24 @@ def _said(answers: Answers[str]) -> Iterator[str]:
 def _backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Iterator[str]:
     # Arguments and addresses differ between ranks at the same place, so the comparison ignores
     # them; arguments are shown if the whole class agrees.
-    shapes = classes(
-        (rank, (rank if each else 0, *(_shape(frame) for frame in frames)))
-        for rank, frames in answers.values.items()
+    shapes: dict[int, tuple[object, ...]] = {}  # by identity: many ranks may have one object
+    for frames in answers.values.values():
+        if id(frames) not in shapes:
+            shapes[id(frames)] = tuple(map(shape, frames))
+    same = classes(
+        (rank, (rank,) if each else shapes[id(frames)]) for rank, frames in answers.values.items()
     )
-    for ranks, _ in shapes:
+    for ranks, _ in same:
         yield f"[{ranks}]"
-        for same in zip(*(answers.values[rank] for rank in ranks), strict=True):
-            yield "  " + _frame(same)
+        stacks = {id(stack): stack for stack in (answers.values[rank] for rank in ranks)}
+        for frame in zip(*stacks.values(), strict=True):
+            yield "  " + _frame(frame)
     yield from errors(answers)
 
 
 def _frames(answers: Answers[Frame]) -> Iterator[str]:
     source = SourceLines()
-    shapes = classes((rank, _shape(frame)) for rank, frame in answers.values.items())
+    shapes = classes((rank, shape(frame)) for rank, frame in answers.values.items())
     for ranks, _ in shapes:
         same = tuple(answers.values[rank] for rank in ranks)
         yield f"[{ranks}] {_frame(same)}"
@@ -219,13 +223,9 @@ def _frames(answers: Answers[Frame]) -> Iterator[str]:
     yield from errors(answers)
 
 
-def _shape(frame: Frame) -> tuple[int, bool, str]:
-    return frame.level, frame.python, str(frame.location)
-
-
 def _frame(same: tuple[Frame, ...]) -> str:
     first = same[0]
-    arguments = first.arguments if all(f.arguments == first.arguments for f in same) else "..."
+    arguments = first.arguments if all(f.arguments == first.arguments for f in same) else DIFFERING
     location = first.location
     where = f" at {location.file}:{location.line}" if location.file else ""
     number = f"py{first.level:<2}" if first.python else f"#{first.level:<3}"

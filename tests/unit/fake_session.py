@@ -206,10 +206,13 @@ class FakeSession:
         frames = {rank: self.frames.get(rank, default) for rank in ranks}
         return Answers({rank: each[: limit or None] for rank, each in frames.items()}, {})
 
+    async def places(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
+        return await self.backtrace(ranks, limit)
+
     async def stack_tree(
         self, ranks: RankSet, *, depth: int = 0, function_only: bool = False, **_: object
     ) -> StackTree:
-        found = some(await self.backtrace(ranks))
+        found = some(await self.places(ranks))
         stacks = {rank: (frames,) for rank, frames in found.values.items()}
         branches = merge(stacks, depth=depth, function_only=function_only)
         return StackTree(branches, False, found.merged_errors())
