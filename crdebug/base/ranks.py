@@ -77,8 +77,9 @@ class RankSet:
 
     def intervals(self) -> Iterator[tuple[int, int]]:
         """The runs of consecutive ranks, as (first, last)."""
-        for run in _RUN.finditer(f"{self.mask:b}"[::-1]):
-            yield run.start(), run.end() - 1
+        lowest = max((self.mask & -self.mask).bit_length() - 1, 0)
+        for run in _RUN.finditer(f"{self.mask >> lowest:b}"[::-1]):
+            yield lowest + run.start(), lowest + run.end() - 1
 
     def __len__(self) -> int:
         return self.mask.bit_count()

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
         OnTheWay,
         Overview,
         RankInfo,
+        Stack,
         StackTree,
         Stock,
         ThreadInfo,
@@ -81,7 +82,7 @@ class Said:
 class Backtraces:
     """The frames of each rank, innermost first. each: they are to be shown one by one."""
 
-    answers: Answers[tuple[Frame, ...]]
+    answers: Answers[Stack]
     each: bool = False
 
 
@@ -117,7 +118,7 @@ class Applied:
 class ThreadStacks:
     """The stacks of threads, by GDB's numbers of threads."""
 
-    threads: tuple[tuple[int, Answers[tuple[Frame, ...]]], ...]
+    threads: tuple[tuple[int, Backtraces], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from crdebug.commands.looking import DATA, EACH
 from crdebug.commands.pictures import PNG, SVG, picture_file
 from crdebug.commands.registry import Call
 from crdebug.commands.results import Applied, Backtraces, Result, Text, Threads, ThreadStacks, Tree
-from crdebug.session.values import StackTree
+from crdebug.session.values import Frame, Stack, StackTree
 
 FRAMES = integer("N", "show the innermost N frames only", default=0)
 TREE = flag("--tree", "merge them into one tree of calls")
@@ -50,9 +50,15 @@ async def backtrace(call: Call) -> Result:
         no_frames(call)
         return await stack(call)
     session = call.context.session
-    ask = session.backtrace if call[EACH] else session.places
-    answers = await ask(call.ranks, call[FRAMES])
-    return Backtraces(some(answers), call[EACH])
+    if not call[EACH]:
+        return Backtraces(some(await session.stacks(call.ranks, call[FRAMES])))
+    return backtraces(some(await session.backtrace(call.ranks, call[FRAMES])), each=True)
+
+
+def backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Backtraces:
+    """Frames as a result. each: those of each rank by itself."""
+    stacks = {rank: Stack.of(frames) for rank, frames in answers.values.items()}
+    return Backtraces(Answers(stacks, answers.errors), each)
 
 
 def no_frames(call: Call) -> None:
@@ -118,7 +124,9 @@ async def thread(call: Call) -> Result:
         if stacks is not None:
             limit = int(stacks[1] or 0)
             found = await session.thread_backtraces(call.ranks, limit, numbers)
-            return ThreadStacks(_any(found))
+            return ThreadStacks(
+                tuple((number, backtraces(told, each=False)) for number, told in _any(found))
+            )
         told = await session.thread_apply(call.ranks, command.strip(), numbers)
         alike = {number: same_places(answers) for number, answers in told.items()}
         return Applied(_any(alike))

@@ -7,12 +7,12 @@ apply to the place where it is stopped, the innermost frame, unless the user has
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, replace
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, GdbError
-from crdebug.base.events import RankStopped
+from crdebug.base.events import Location, RankStopped
 from crdebug.debugger import mi_values
 from crdebug.debugger.folding import is_inside
 from crdebug.debugger.question import question
@@ -65,31 +65,54 @@ async def in_program(target: Target, stop: RankStopped, deadline: Deadline) -> R
     return replace(stop, location=(target.last_stop or stop).location)
 
 
-Stack = tuple[Frame, ...]
+@dataclass(frozen=True, slots=True)
+class Calls:
+    """Frames without what differs between ranks in the same calls: without arguments, and without
+    addresses where there is a name. Many ranks have the same ones, which are kept once."""
+
+    frames: tuple[Frame, ...]
 
 
-def alike_frames(stacks: Mapping[int, Stack]) -> Mapping[int, Stack]:
-    """Stacks with the same functions at the same lines as one: with the arguments that all agree
-    in, "..." for others, and the addresses of the first."""
-    found: dict[tuple[tuple[int, bool, str], ...], list[int]] = {}
+@dataclass(frozen=True, slots=True)
+class Stack:
+    """The calls of a rank, innermost first. arguments: of each frame; DIFFERING if those of ranks
+    with the same calls are not the same."""
+
+    calls: Calls
+    arguments: tuple[str, ...]
+
+    @classmethod
+    def of(cls, frames: Iterable[Frame]) -> Stack:
+        every = tuple(frames)
+        bare = tuple(Frame(each.level, _named(each.location), "", each.python) for each in every)
+        return cls(Calls(bare), tuple(each.arguments for each in every))
+
+
+def _named(place: Location) -> Location:
+    """As much of it as its text shows."""
+    if place.function:
+        return Location(0, place.function, place.file, place.line)
+    return Location(
+        0 if place.library else place.address, "", place.file, place.line, "", place.library
+    )
+
+
+def alike(stacks: Mapping[int, Stack]) -> Mapping[int, Stack]:
+    """Ranks in the same calls have the same stack."""
+    found: dict[Calls, list[int]] = {}
     for rank, stack in stacks.items():
-        found.setdefault(tuple(map(shape, stack)), []).append(rank)
-    made = {}
-    for ranks in found.values():
-        first = stacks[ranks[0]]
-        if len(ranks) > 1:
-            first = tuple(map(_agreed, zip(*(stacks[rank] for rank in ranks), strict=True)))
-        made |= dict.fromkeys(ranks, first)
+        found.setdefault(stack.calls, []).append(rank)
+    made: dict[int, Stack] = {}
+    for calls, ranks in found.items():
+        same = Stack(calls, agreed(stacks[rank].arguments for rank in ranks))
+        made |= dict.fromkeys(ranks, same)
     return {rank: made[rank] for rank in stacks}
 
 
-def shape(frame: Frame) -> tuple[int, bool, str]:
-    """What is compared of a frame."""
-    return frame.level, frame.python, str(frame.location)
-
-
-def _agreed(same: tuple[Frame, ...]) -> Frame:
-    first = same[0]
-    if all(each.arguments == first.arguments for each in same):
-        return first
-    return replace(first, arguments=DIFFERING)
+def agreed(arguments: Iterable[tuple[str, ...]]) -> tuple[str, ...]:
+    """The arguments of several ranks' frames as those of one."""
+    distinct = set(arguments)
+    return tuple(
+        column[0] if all(each == column[0] for each in column) else DIFFERING
+        for column in zip(*distinct, strict=True)
+    )

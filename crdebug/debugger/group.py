@@ -17,7 +17,7 @@ from crdebug.base.settings import Settings
 from crdebug.debugger import python_lines, verbs
 from crdebug.debugger.breakpoints import Breakpoint, BreakpointTable, StoredBreakpoint
 from crdebug.debugger.folding import is_inside
-from crdebug.debugger.frames import in_program
+from crdebug.debugger.frames import Stack, in_program
 from crdebug.debugger.group_run import GroupRun
 from crdebug.debugger.node import Node
 from crdebug.debugger.question import Question, asked, asked_later
@@ -206,10 +206,10 @@ class TargetGroup:
         deadline = self._command()
         return await self.look(ranks, asked(verbs.backtrace, limit, deadline))
 
-    async def places(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
-        """`backtrace`, without arguments and addresses that differ between ranks at one place."""
+    async def stacks(self, ranks: RankSet, limit: int = 0) -> Answers[Stack]:
+        """`backtrace`, as a Stack each: of many ranks in the same calls, these come once."""
         deadline = self._command()
-        return await self.look(ranks, asked(verbs.places, limit, deadline))
+        return await self.look(ranks, asked(verbs.stack, limit, deadline))
 
     async def threads(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
         deadline = self._command()
@@ -415,13 +415,14 @@ class TargetGroup:
         finally:
             self._run = None
         await self.drop_spent(result.stops)
-        shown = await asyncio.gather(*map(self._in_program, result.stops))
-        stops = {stop.rank: self.table.translate(stop) for stop in shown}
+        inside = [each for each in result.stops if each.location and is_inside(each.location)]
+        shown = {each.rank: each for each in await asyncio.gather(*map(self._in_program, inside))}
+        stops = {
+            stop.rank: self.table.translate(shown.get(stop.rank, stop)) for stop in result.stops
+        }
         return GroupStopped(tuple(stops[stop.rank] for stop in result.cause), tuple(stops.values()))
 
     async def _in_program(self, stop: RankStopped) -> RankStopped:
-        if stop.location is None or not is_inside(stop.location):
-            return stop
         found = await self.ask(RankSet.of([stop.rank]), asked(in_program, stop, self._command()))
         return found.values.get(stop.rank, stop)
 

@@ -86,6 +86,11 @@ class GroupRun:
         self._news.set()
 
     @property
+    def is_asked(self) -> bool:
+        """Has it been asked to stop?"""
+        return self._asked is not None
+
+    @property
     def stand(self) -> RankSet:
         """The ranks of this run that have stopped, or ended."""
         return self._stand | RankSet.of(self._stops)

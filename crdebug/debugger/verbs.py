@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import RankStopped, StopReason
-from crdebug.debugger.frames import alike_frames, at_program
+from crdebug.debugger import frames
+from crdebug.debugger.frames import Stack, at_program
 from crdebug.debugger.question import alike, question
 from crdebug.debugger.target import (
     BreakpointRequest,
@@ -28,11 +29,10 @@ async def backtrace(target: Target, limit: int, deadline: Deadline) -> tuple[Fra
     return await target.backtrace(limit, deadline)
 
 
-@alike(alike_frames)
-async def places(target: Target, limit: int, deadline: Deadline) -> tuple[Frame, ...]:
-    """`backtrace`, for where the ranks are: differing arguments are "..." and addresses are those
-    of any rank."""
-    return await target.backtrace(limit, deadline)
+@alike(frames.alike)
+async def stack(target: Target, limit: int, deadline: Deadline) -> Stack:
+    """`backtrace`, for where the ranks are."""
+    return Stack.of(await target.backtrace(limit, deadline))
 
 
 @question

@@ -99,7 +99,7 @@ class Agent:
     """Serves one wire."""
 
     def __init__(self, stream: Stream) -> None:
-        self._wire = Wire(stream, self._serve, before_answers=lambda: self._telling.tell())
+        self._wire = Wire(stream, self._serve, before_answers=lambda: self._telling.news())
         self._telling = Telling(self._mirrors, self._wire.send)
         self._group: TargetGroup | None = None
         self._greeted = False

@@ -11,7 +11,7 @@ import dataclasses
 from array import array
 from collections.abc import Iterator, Mapping
 from enum import Enum
-from functools import cache
+from functools import cache, lru_cache
 from types import ModuleType
 from typing import NamedTuple
 
@@ -24,6 +24,7 @@ from crdebug.base.errors import CrdebugError
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import (
     arrays,
+    frames,
     question,
     rank_commands,
     rank_host,
@@ -34,6 +35,7 @@ from crdebug.debugger import (
     traces,
     variables,
 )
+from crdebug.debugger.frames import Calls
 from crdebug.gdbscripts import wire
 from crdebug.hosts import merged, messages
 from crdebug.job import far_clocks, gathering, mirrored_logs, record_here
@@ -42,13 +44,28 @@ from crdebug.node import criu_program, in_flight, probes, sharing
 
 _MODULES: tuple[ModuleType, ...] = (
     *(answers, errors, events, ranks, settings),
-    *(arrays, question, rank_commands, run, scalars, rank_host, target, threads, traces, variables),
+    *(
+        arrays,
+        frames,
+        question,
+        rank_commands,
+        run,
+        scalars,
+        rank_host,
+        target,
+        threads,
+        traces,
+        variables,
+    ),
     *(daemons, gathering, merged, messages, mpir, records, wire),
     *(far_clocks, mirrored_logs, record_here),
     *(criu_program, in_flight, probes, sharing),
 )
 _DEEPEST = 64  # lists in lists
+_MOST_RANKS = 1 << 20
 _SMALL = 1 << 63
+_PLAIN = frozenset((type(None), bool, float, bytes))
+_SCALARS = _PLAIN | {int, str}
 
 
 # What the parser, the constructors and the lookups raise.
@@ -104,31 +121,45 @@ def decode(data: bytes) -> object:
 
 
 def _packed(value: object) -> object:
+    kind: type = value.__class__
+    if kind in _PLAIN:
+        return value
     match value:
-        case None | bool() | float() | bytes():
-            return value
         case str():
             return value if value.isascii() else _text(value)
         case Enum():
-            return ["e", type(value).__name__, value.value]
+            return ["e", kind.__name__, value.value]
         case int():
             return value if -_SMALL <= value < _SMALL else ["i", f"{value:x}"]
         case Deadline(left=left):
             return ["d", left]  # the two sides have no clock in common
         case RankSet(mask=mask):
-            return ["r", mask.to_bytes((mask.bit_length() + 7) // 8, "little")]
+            first = _lowest_bit(mask) // 8
+            mask >>= 8 * first
+            return ["r", first, mask.to_bytes((mask.bit_length() + 7) // 8, "little")]
+        case Calls():
+            return ["o", msgspec.msgpack.encode(_object_of(value, "Calls"))]
         case array():
             return ["a", value.typecode, value.tobytes()]
-        case tuple() if _is_named_tuple(type(value)):
-            return ["c", type(value).__name__, *map(_packed, value)]
+    if (name := _name_of(kind)) is not None:
+        return _object_of(value, name)
+    match value:
         case tuple() | list():
             return ["t", *map(_packed, value)]
-        case _ if (name := _name_of(type(value))) is not None:
-            fields = _fields(CLASSES[name]).names
-            return ["c", name, *(_packed(getattr(value, each)) for each in fields)]
         case Mapping():
             return ["m", *([_packed(key), _packed(each)] for key, each in value.items())]
-    raise TypeError(f"{type(value).__name__} cannot be sent")
+    raise TypeError(f"{kind.__name__} cannot be sent")
+
+
+def _object_of(value: object, name: str) -> object:
+    """By its class, which may be a base of the value's."""
+    if isinstance(value, tuple):
+        return ["c", name, *map(_packed, value)]
+    return ["c", name, *(_packed(getattr(value, each)) for each in _fields(CLASSES[name]).names)]
+
+
+def _lowest_bit(mask: int) -> int:
+    return max((mask & -mask).bit_length() - 1, 0)
 
 
 def _text(value: str) -> object:
@@ -166,33 +197,51 @@ def _fields(kind: type) -> _Fields:
 
 
 def _unpacked(value: object, depth: int) -> object:
-    if not isinstance(value, list):
-        if isinstance(value, dict):
-            raise BadMessage("a message cannot be read: it has a mapping without a mark")
+    if value.__class__ in _SCALARS:
         return value
+    if not isinstance(value, list):
+        raise BadMessage("a message cannot be read: it has a value without a mark")
     if depth > _DEEPEST:
         raise BadMessage("a message cannot be read: it is too deep")
     mark, *rest = value
     match mark:
+        case "c":
+            return _object(rest[0], _all_unpacked(rest[1:], depth + 1))
+        case "t":
+            return tuple(_all_unpacked(rest, depth + 1))
+        case "r":
+            first, mask = rest
+            if not 0 <= first < _MOST_RANKS:
+                raise BadMessage("a message cannot be read: there are no so many ranks")
+            return RankSet(int.from_bytes(mask, "little") << 8 * first)
         case "e":
             return CLASSES[rest[0]](rest[1])
-        case "i":
-            return int(rest[0], 16)
-        case "s":
-            return rest[0].decode("utf-8", "surrogatepass")
+        case "o":
+            return _once(rest[0])
         case "d":
             return Deadline(float(rest[0]))
-        case "r":
-            return RankSet(int.from_bytes(rest[0], "little"))
-        case "a":
-            return array(rest[0], rest[1])
-        case "t":
-            return tuple(_unpacked(each, depth + 1) for each in rest)
         case "m":
             return {_unpacked(k, depth + 1): _unpacked(v, depth + 1) for k, v in rest}
-        case "c":
-            return _object(rest[0], [_unpacked(each, depth + 1) for each in rest[1:]])
+        case "a":
+            return array(rest[0], rest[1])
+        case "s":
+            return rest[0].decode("utf-8", "surrogatepass")
+        case "i":
+            return int(rest[0], 16)
     raise BadMessage(f"a message cannot be read: it has the mark {mark!r}")
+
+
+def _all_unpacked(values: list[object], depth: int) -> list[object]:
+    return [each if each.__class__ in _SCALARS else _unpacked(each, depth) for each in values]
+
+
+@lru_cache(maxsize=1024)
+def _once(data: bytes) -> object:
+    """Equal bytes, of whatever host, are one object."""
+    value = _unpacked(msgspec.msgpack.decode(data), _DEEPEST // 2)
+    if not isinstance(value, Calls):
+        raise BadMessage(f"a message cannot be read: a {type(value).__name__} does not travel so")
+    return value
 
 
 def _object(name: str, values: list[object]) -> object:

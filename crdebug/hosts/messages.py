@@ -21,7 +21,7 @@ from crdebug.job.record_here import RecordNow, Wanted
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """A request with this number; `Reply` or `Failed` answers it."""
+    """A request with this number; `Reply` or `Failed` answers it, unless the number is negative."""
 
     number: int
     request: Request

@@ -13,7 +13,6 @@ from crdebug.base.events import Location, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.target import (
     BreakpointRequest,
-    DebuggerDied,
     Frame,
     Inserted,
     KeptInfo,
@@ -43,6 +42,7 @@ class RemoteTarget:
         self.subscriber: Callable[[Notice], None] = lambda notice: None
         self._node = node
         self._mirror = mirror
+        self.state = mirror.state
         node.add(self)
 
     # ---- the agent's side ---------------------------------------------------------------------
@@ -50,15 +50,17 @@ class RemoteTarget:
     def reflect(self, mirror: Mirror) -> None:
         """The agent says how the rank is now."""
         self._mirror = mirror
+        self.state = mirror.state
 
     def agent_lost(self) -> None:
         """Nobody can reach its debugger any more."""
-        if not self.dead and self.pid is not None:
-            self.subscriber(DebuggerDied(self.rank, self.pid))
+        if self.state is not TargetState.EXITED:
+            self.state = TargetState.DEAD
 
     def has_ended(self) -> None:
         """The rank has ended while nobody had a debugger on it."""
         self._mirror = replace(self._mirror, state=TargetState.EXITED, pid=None)
+        self.state = TargetState.EXITED
 
     # ---- state --------------------------------------------------------------------------------
 
@@ -69,12 +71,6 @@ class RemoteTarget:
     @property
     def node(self) -> RemoteNode:
         return self._node
-
-    @property
-    def state(self) -> TargetState:
-        if self._node.lost and self._mirror.state is not TargetState.EXITED:
-            return TargetState.DEAD
-        return self._mirror.state
 
     @property
     def pid(self) -> int | None:

@@ -111,8 +111,8 @@ def starter(settings: Settings) -> Start:
 
 
 def _cipher(ssh: Any, host: str) -> dict[str, str]:
-    """AES in Galois mode, unless the user has chosen: asyncssh prefers ChaCha20, with which a packet
-    takes it three times as long."""
+    """AES in Galois mode, unless the user has chosen. asyncssh prefers ChaCha20, with which a
+    packet takes it three times as long."""
     chosen = ssh.SSHClientConnectionOptions(host=host).encryption_algs
     default = ssh.SSHClientConnectionOptions(host=host, config=None).encryption_algs
     return {"encryption_algs": "^aes128-gcm@openssh.com"} if chosen == default else {}

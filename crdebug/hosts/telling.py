@@ -13,7 +13,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.debugger.group_run import GroupRun
 from crdebug.debugger.target import Notice
 from crdebug.hosts.merged import Mirror, mirrors, told
-from crdebug.hosts.messages import Happened, Stand
+from crdebug.hosts.messages import Happened, Message, Stand
 
 _SOON = 0.05  # seconds: ranks of one program do the same at about one time
 
@@ -22,7 +22,7 @@ class Telling:
     """look: makes the mirrors of these ranks, as of one look.  send: to crdebug."""
 
     def __init__(
-        self, look: Callable[[list[int]], list[Mirror]], send: Callable[[Happened | Stand], None]
+        self, look: Callable[[list[int]], list[Mirror]], send: Callable[..., None]
     ) -> None:
         self._look = look
         self._send = send
@@ -49,7 +49,7 @@ class Telling:
     @contextmanager
     def running(self, number: int, run: GroupRun) -> Iterator[None]:
         """While the block lasts, tell how far this run has come."""
-        run.on_news = partial(self._has_news, run)
+        run.on_news = partial(self._has_news, number, run)
         self._runs[number], self._stand[number] = run, (RankSet(), False)
         try:
             yield
@@ -61,8 +61,9 @@ class Telling:
         if (run := self._runs.get(number)) is not None:
             run.ask_to_stop(seconds, reason)
 
-    def _has_news(self, run: GroupRun) -> None:
-        if run.is_over:  # those on other hosts are to stop at once
+    def _has_news(self, number: int, run: GroupRun) -> None:
+        known = self._stand[number][1]
+        if run.is_over and not known and not run.is_asked:  # other hosts are to stop at once
             self.tell()
         else:
             self._tell_soon()
@@ -72,7 +73,11 @@ class Telling:
             self._soon = asyncio.get_running_loop().call_later(_SOON, self.tell)
 
     def tell(self) -> None:
-        """Send what is new, before all that follows from it."""
+        """Send what is new."""
+        self._send(*self.news())
+
+    def news(self) -> list[Message]:
+        """What is new, to be sent at once, before all that follows from it."""
         if self._soon is not None:
             self._soon.cancel()
             self._soon = None
@@ -80,12 +85,14 @@ class Telling:
         changed, self._changed = self._changed, RankSet()
         new = [each for each in self._look([*changed]) if self._is_new(each)] if changed else []
         self.show(new)
+        messages: list[Message] = []
         if new or notices:
-            self._send(Happened(mirrors(new), told(notices)))
+            messages.append(Happened(mirrors(new), told(notices)))
         for number, run in self._runs.items():
             if (stand := (run.stand, run.is_over)) != self._stand[number]:
                 self._stand[number] = stand
-                self._send(Stand(number, *stand))
+                messages.append(Stand(number, *stand))
+        return messages
 
     def _is_new(self, mirror: Mirror) -> bool:
         before = self._shown.get(mirror.rank)

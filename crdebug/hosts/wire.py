@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Protocol
 
 from crdebug.base.errors import CrdebugError
@@ -53,7 +53,7 @@ class Wire:
     in which they come, and then served side by side.
     take: gets the other messages, in order; must not raise.
     mark: comes before the other side's first message.
-    before_answers: called before each answer, for what is to come before it.
+    before_answers: messages that are to come before an answer.
     """
 
     def __init__(
@@ -62,7 +62,7 @@ class Wire:
         serve: Callable[[Request], Awaitable[object]],
         take: Callable[[Message], None] = lambda message: None,
         mark: bytes = b"",
-        before_answers: Callable[[], None] = lambda: None,
+        before_answers: Callable[[], Sequence[Message]] = lambda: (),
     ) -> None:
         self._stream = stream
         self._serve = serve
@@ -139,15 +139,15 @@ class Wire:
             self._waiting.pop(number, None)
 
     def post(self, request: Request) -> None:
-        """Send a request whose answer does not matter."""
+        """Send a request that the other side does not answer."""
         self._last += 1
-        self.send(Call(self._last, request))
+        self.send(Call(-self._last, request))
 
-    def send(self, message: Message) -> None:
-        """Send one that nobody answers."""
-        if self.ended is None:
-            data = encode(message)
-            self._stream.write(len(data).to_bytes(4, "big") + data)
+    def send(self, *messages: Message) -> None:
+        """Send messages that nobody answers, at once: each packet costs more than a message."""
+        if self.ended is None and messages:
+            encoded = map(encode, messages)
+            self._stream.write(b"".join(len(each).to_bytes(4, "big") + each for each in encoded))
 
     def _got(self, message: object) -> None:
         match message:
@@ -171,15 +171,17 @@ class Wire:
                     raise BadMessage(f"a message cannot be right: {fault!r}") from fault
 
     async def _answer(self, number: int, request: Request) -> None:
+        before: Sequence[Message] = ()
         try:
+            answer: Message
             try:
-                value = await self._serve(request)
-            finally:
-                self._before_answers()
-            self.send(Reply(number, value))
-        except CrdebugError as error:
-            self.send(Failed(number, error))
+                answer = Reply(number, await self._serve(request))
+            except CrdebugError as error:
+                answer = Failed(number, error)
+            if number > 0:
+                before = self._before_answers()
+                self.send(*before, answer)
         except Exception as fault:  # ours: nobody must wait for ever, and somebody must read of it
-            self.send(Failed(number, CrdebugError(f"a fault of crdebug's: {fault!r}")))
+            self.send(*before, Failed(number, CrdebugError(f"a fault of crdebug's: {fault!r}")))
         finally:
             self._serving.pop(number, None)

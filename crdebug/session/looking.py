@@ -11,7 +11,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.base.summary import deviating
 from crdebug.debugger import verbs
 from crdebug.debugger.completion import complete
-from crdebug.debugger.frames import select
+from crdebug.debugger.frames import Stack, select
 from crdebug.debugger.question import asked
 from crdebug.debugger.target import NO_PROCESS, Frame, ThreadInfo
 from crdebug.session.core import Core
@@ -57,10 +57,9 @@ class Looking(Core):
         """Innermost frame first; at most `limit` frames unless it is 0."""
         return await self._group.backtrace(ranks, limit)
 
-    async def places(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
-        """`backtrace`, for where the ranks are: where those in the same calls differ in arguments,
-        these are "...", and the addresses are those of any of them."""
-        return await self._group.places(ranks, limit)
+    async def stacks(self, ranks: RankSet, limit: int = 0) -> Answers[Stack]:
+        """`backtrace`, for where many ranks are: those in the same calls have one Stack."""
+        return await self._group.stacks(ranks, limit)
 
     async def select_frame(self, ranks: RankSet, move: str = "frame") -> Answers[Frame]:
         """Choose the frame that questions to the ranks apply to. move: ``frame 2``, ``up``,

@@ -38,8 +38,9 @@ class Stacks(Looking):
             found = some(await self._group.look(ranks, asked(threads.stacks, limit)))
             stacks, errors = found.values, found.merged_errors()
         else:
-            one = some(await self.places(ranks))
-            stacks, errors = {r: (f,) for r, f in one.values.items()}, one.merged_errors()
+            one = some(await self.stacks(ranks))
+            stacks = {rank: (stack.calls.frames,) for rank, stack in one.values.items()}
+            errors = one.merged_errors()
         branches = merge(stacks, depth=depth, function_only=function_only)
         return StackTree(branches, all_threads, errors)
 

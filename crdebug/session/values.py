@@ -3,7 +3,7 @@ import them from here."""
 
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.debugger.breakpoints import Breakpoint
-from crdebug.debugger.frames import DIFFERING, shape
+from crdebug.debugger.frames import DIFFERING, Calls, Stack, agreed
 from crdebug.debugger.group import HostInfo, RankInfo
 from crdebug.debugger.stacktree import Branch, StackTree
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
@@ -26,6 +26,7 @@ __all__ = [
     "Bound",
     "Branch",
     "Breakpoint",
+    "Calls",
     "Checkpoint",
     "Communicator",
     "Compared",
@@ -37,10 +38,11 @@ __all__ = [
     "Overview",
     "PointKind",
     "RankInfo",
+    "Stack",
     "StackTree",
     "Stock",
     "ThreadInfo",
     "Traced",
     "Verified",
-    "shape",
+    "agreed",
 ]

@@ -35,11 +35,11 @@ class Why(Stacks):
 
     async def _by_stacks(self, ranks: RankSet) -> list[str]:
         """Which MPI call each rank is in, and where."""
-        answers = await self.places(self.ranks)
+        answers = await self.stacks(self.ranks)
         calls: dict[str, list[int]] = {}
         outside = []
-        for rank, frames in answers.values.items():
-            call = _call(frames)
+        for rank, stack in answers.values.items():
+            call = _call(stack.calls.frames)
             if call is None:
                 outside.append(rank)
             elif rank in ranks:

@@ -49,7 +49,7 @@ from crdebug.commands.results import (
     Tree,
     Whereabouts,
 )
-from crdebug.session.values import DIFFERING, PointKind, shape
+from crdebug.session.values import PointKind, agreed
 from crdebug.ui.answers import compared, errors, values
 from crdebug.ui.charts import pictured, plotted
 from crdebug.ui.history import communicator_table, message_table, snapshot_table, timeline, when
@@ -65,7 +65,7 @@ from crdebug.ui.verified import verified_text
 if TYPE_CHECKING:
     from crdebug.base.answers import Answers
     from crdebug.base.events import Location
-    from crdebug.session.values import Breakpoint, Frame, HostInfo, RankInfo, ThreadInfo
+    from crdebug.session.values import Breakpoint, Frame, HostInfo, RankInfo, Stack, ThreadInfo
 
 T = TypeVar("T", bound=Hashable)
 
@@ -102,7 +102,7 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
         case ThreadStacks():
             for number, stacks in result.threads:
                 yield f"thread {number}:"
-                yield from (f"  {line}" for line in _backtraces(stacks, each=False))
+                yield from (f"  {line}" for line in _backtraces(stacks.answers, each=False))
         case Gathered():
             yield from gathered(result.barrier)
         case Frames():
@@ -195,40 +195,38 @@ def _said(answers: Answers[str]) -> Iterator[str]:
 # ---- stacks and threads ---------------------------------------------------------------------
 
 
-def _backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Iterator[str]:
-    # Arguments and addresses differ between ranks at the same place, so the comparison ignores
-    # them; arguments are shown if the whole class agrees.
-    shapes: dict[int, tuple[object, ...]] = {}  # by identity: many ranks may have one object
-    for frames in answers.values.values():
-        if id(frames) not in shapes:
-            shapes[id(frames)] = tuple(map(shape, frames))
-    same = classes(
-        (rank, (rank,) if each else shapes[id(frames)]) for rank, frames in answers.values.items()
-    )
+def _backtraces(answers: Answers[Stack], *, each: bool) -> Iterator[str]:
+    # Of ranks in the same calls the arguments are shown in which all of them agree.
+    values = answers.values.items()
+    same = classes((rank, rank if each else stack.calls) for rank, stack in values)
     for ranks, _ in same:
         yield f"[{ranks}]"
-        stacks = {id(stack): stack for stack in (answers.values[rank] for rank in ranks)}
-        for frame in zip(*stacks.values(), strict=True):
-            yield "  " + _frame(frame)
+        stacks = [answers.values[rank] for rank in ranks]
+        arguments = agreed(stack.arguments for stack in stacks)
+        for frame, text in zip(stacks[0].calls.frames, arguments, strict=True):
+            yield "  " + _frame(frame, text)
     yield from errors(answers)
 
 
 def _frames(answers: Answers[Frame]) -> Iterator[str]:
     source = SourceLines()
-    shapes = classes((rank, shape(frame)) for rank, frame in answers.values.items())
+    shapes = classes((rank, _shape(frame)) for rank, frame in answers.values.items())
     for ranks, _ in shapes:
-        same = tuple(answers.values[rank] for rank in ranks)
-        yield f"[{ranks}] {_frame(same)}"
+        same = [answers.values[rank] for rank in ranks]
+        (arguments,) = agreed((frame.arguments,) for frame in same)
+        yield f"[{ranks}] {_frame(same[0], arguments)}"
         yield from source.at(same[0].location)
     yield from errors(answers)
 
 
-def _frame(same: tuple[Frame, ...]) -> str:
-    first = same[0]
-    arguments = first.arguments if all(f.arguments == first.arguments for f in same) else DIFFERING
-    location = first.location
+def _shape(frame: Frame) -> tuple[int, bool, str]:
+    return frame.level, frame.python, str(frame.location)
+
+
+def _frame(frame: Frame, arguments: str) -> str:
+    location = frame.location
     where = f" at {location.file}:{location.line}" if location.file else ""
-    number = f"py{first.level:<2}" if first.python else f"#{first.level:<3}"
+    number = f"py{frame.level:<2}" if frame.python else f"#{frame.level:<3}"
     return f"{number} {location.name} ({arguments}){where}"
 
 

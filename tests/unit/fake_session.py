@@ -27,6 +27,7 @@ from crdebug.base.settings import Settings
 from crdebug.base.summary import deviating
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.debugger.breakpoints import Breakpoint
+from crdebug.debugger.frames import Stack
 from crdebug.debugger.group import HostInfo, RankInfo
 from crdebug.debugger.stacktree import StackTree, merge
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
@@ -206,13 +207,15 @@ class FakeSession:
         frames = {rank: self.frames.get(rank, default) for rank in ranks}
         return Answers({rank: each[: limit or None] for rank, each in frames.items()}, {})
 
-    async def places(self, ranks: RankSet, limit: int = 0) -> Answers[tuple[Frame, ...]]:
-        return await self.backtrace(ranks, limit)
+    async def stacks(self, ranks: RankSet, limit: int = 0) -> Answers[Stack]:
+        frames = await self.backtrace(ranks, limit)
+        stacks = {rank: Stack.of(each) for rank, each in frames.values.items()}
+        return Answers(stacks, frames.errors)
 
     async def stack_tree(
         self, ranks: RankSet, *, depth: int = 0, function_only: bool = False, **_: object
     ) -> StackTree:
-        found = some(await self.places(ranks))
+        found = some(await self.backtrace(ranks))
         stacks = {rank: (frames,) for rank, frames in found.values.items()}
         branches = merge(stacks, depth=depth, function_only=function_only)
         return StackTree(branches, False, found.merged_errors())
