@@ -9,13 +9,15 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass
 
 import pytest
-from fake_hosts import Near, near_agents, spread
+from fake_hosts import MadeUp, Near, near_agents, spread
 
+from crdebug.base.deadline import Deadline
+from crdebug.base.errors import DeadlineExpired, GdbDied
 from crdebug.base.events import GroupStopped, RankRunning, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.debugger.group import TargetGroup
-from crdebug.debugger.target import BreakpointRequest, Motion, TargetState, Verb
+from crdebug.debugger.target import BreakpointRequest, Motion, Target, TargetState, Verb
 from crdebug.hosts.attach import attach_everywhere
 
 HOSTS, RANKS = 16, 40
@@ -37,6 +39,9 @@ class Counted:
         now = self._written()
         return (now[0] - before[0]) / HOSTS, (now[1] - before[1]) / HOSTS
 
+    def rank(self, number: int) -> MadeUp:
+        return self.agents[f"n{number // RANKS}"].agent.ranks[number]
+
     def _written(self) -> tuple[int, int]:
         return (
             sum(each.stream.written for each in self.agents.values()),
@@ -44,12 +49,16 @@ class Counted:
         )
 
 
+async def until(predicate: Callable[[], bool]) -> None:
+    await Deadline(20).until(predicate, "that")
+
+
 @pytest.fixture
 async def job() -> AsyncIterator[Counted]:
     told: list[object] = []
     async with near_agents() as (start, agents):
         found = spread([f"n{number}" for number in range(HOSTS)], RANKS, os.getpid())
-        settings = Settings(host_interval=1000.0)
+        settings = Settings(host_interval=1000.0, stop=2.0)
         _, group = await attach_everywhere(found, "", settings, told.append, start)
         group.subscriber = told.append
         try:
@@ -80,8 +89,7 @@ async def test_a_step_is_one_message_to_each_host_and_few_back(job: Counted) -> 
 async def test_an_interrupt_is_one_message_to_each_host_and_few_back(job: Counted) -> None:
     async def run() -> None:
         run = asyncio.create_task(job.group.resume(ALL))
-        while job.group.running != ALL:
-            await asyncio.sleep(0.01)
+        await until(lambda: job.group.running == ALL)
         await job.group.interrupt()
         assert {each.reason for each in (await run).stops} == {StopReason.INTERRUPT}
 
@@ -91,12 +99,82 @@ async def test_an_interrupt_is_one_message_to_each_host_and_few_back(job: Counte
 
 async def test_one_rank_stops_all_on_all_hosts(job: Counted) -> None:
     run = asyncio.create_task(job.group.resume(ALL))
-    while job.group.running != ALL:
-        await asyncio.sleep(0.01)
-    job.agents["n3"].agent.ranks[130].stops(StopReason.BREAKPOINT, "1")
+    await until(lambda: job.group.running == ALL)
+    job.rank(130).stops(StopReason.BREAKPOINT, "1")
     stop = await run
     assert [each.rank for each in stop.cause] == [130]
     assert job.group.in_state(TargetState.STOPPED) == ALL
+
+
+async def test_ranks_that_run_along_are_one_message_to_each_host(job: Counted) -> None:
+    some, others = RankSet.span(RANKS * HOSTS // 2), ALL - RankSet.span(RANKS * HOSTS // 2)
+    run = asyncio.create_task(job.group.resume(some))
+    await until(lambda: job.group.running == some)
+
+    async def along() -> None:
+        job.group.run_along(others)
+        await until(lambda: job.group.running == ALL)
+
+    assert (await job.messages(along))[0] == 1 / 2
+    job.rank(RANKS * HOSTS - 1).stops(StopReason.SIGNAL, "SIGSEGV")
+    stop = await run
+    assert [each.rank for each in stop.cause] == [RANKS * HOSTS - 1]
+    assert len(stop.stops) == len(ALL) and not job.group.running
+
+
+async def test_a_rank_that_is_led_and_the_others_with_it(job: Counted) -> None:
+    async def start(target: Target) -> None:
+        await target.run(Motion(Verb.STEP), Deadline(5))
+
+    stop = await job.group.lead(7, start)
+    assert [each.rank for each in stop.cause] == [7] and len(stop.stops) == len(ALL)
+
+
+async def test_a_barrier_of_all_ranks(job: Counted) -> None:
+    point = await job.group.add_breakpoint(ALL, BreakpointRequest("work"))
+    numbers = job.group.table.gdb_numbers(point.number)
+    run = asyncio.create_task(job.group.gather(ALL, point.number))
+    await until(lambda: job.group.running == ALL)
+    for rank in ALL - RankSet.of([3]):
+        job.rank(rank).stops(StopReason.BREAKPOINT, str(numbers[rank]))
+    await until(lambda: job.group.running == RankSet.of([3]))
+    assert job.group.under_way is not None and job.group.under_way.pending == RankSet.of([3])
+    job.rank(3).stops(StopReason.BREAKPOINT, str(numbers[3]))
+    came, stop = await run
+    assert came == ALL and len(stop.cause) == len(ALL)
+
+
+async def test_an_agent_that_ends_ends_the_run(job: Counted) -> None:
+    run = asyncio.create_task(job.group.resume(ALL))
+    await until(lambda: job.group.running == ALL)
+    lost = RankSet.of(range(5 * RANKS, 6 * RANKS))
+    job.agents["n5"].there.close()
+    with pytest.raises(GdbDied, match="the agent on n5 has ended") as failed:
+        await run
+    assert failed.value.ranks == lost
+    assert job.group.in_state(TargetState.STOPPED) == ALL - lost
+    job.group.replacing.clear()
+
+
+async def test_a_host_that_does_not_stop_its_ranks_is_named(job: Counted) -> None:
+    job.rank(41).stubborn = True
+    run = asyncio.create_task(job.group.resume(ALL))
+    await until(lambda: job.group.running == ALL)
+    await job.group.interrupt()
+    with pytest.raises(DeadlineExpired, match="the rank to stop") as failed:
+        await run
+    assert failed.value.ranks == RankSet.of([41])
+    job.rank(41).stops(StopReason.INTERRUPT)
+
+
+async def test_a_run_that_is_given_up_runs_on(job: Counted) -> None:
+    run = asyncio.create_task(job.group.resume(ALL))
+    await until(lambda: job.group.running == ALL)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+    assert job.group.running == ALL
+    assert set((await job.group.stop_all()).values) == {*ALL}
 
 
 async def test_a_breakpoint_is_one_message_to_each_host_and_one_back(job: Counted) -> None:
