@@ -1,6 +1,7 @@
 """Attaching to 64 ranks over 8 hosts of this machine, beside as many bare `gdb -p` in parallel: at
-most 1.3 times as long (issue 15, figure 5). Both let the ranks go again. The hosts are namespaces, as the
-tests have them: this takes root, and Debian's openssh-server.
+most 1.3 times as long (issue 15, figure 5). Both let the ranks go again.
+
+The hosts are namespaces, as the tests have them: this takes root, and Debian's openssh-server.
 
     bench_attach_hosts.py [HOSTS [RANKS-OF-EACH]]
 """
