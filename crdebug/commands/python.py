@@ -8,8 +8,8 @@ from crdebug.commands.arguments import flag, natural, option, word
 from crdebug.commands.looking import DATA, EACH
 from crdebug.commands.pictures import PNG, SVG
 from crdebug.commands.registry import Call
-from crdebug.commands.results import Printed, Result, Said
-from crdebug.commands.stacks import DEPTH, FRAMES, FUNCTION_ONLY, TREE, backtraces, no_frames, shown
+from crdebug.commands.results import Backtraces, Printed, Result, Said
+from crdebug.commands.stacks import DEPTH, FRAMES, FUNCTION_ONLY, TREE, as_stacks, no_frames, shown
 
 BOTH = flag("--both", "with the C frames between Python's")
 THREADS = flag("--threads", "of all threads that run Python; implies --tree")
@@ -52,7 +52,7 @@ async def pybt(call: Call) -> Result:
     session, both = call.context.session, call[BOTH]
     if not (call[TREE] or any(call[each] for each in TREE_OPTIONS)):
         answers = await session.python_backtrace(call.ranks, call[FRAMES], both=both)
-        return backtraces(some(answers), each=call[EACH])
+        return Backtraces(as_stacks(some(answers)), call[EACH])
     no_frames(call)
     tree = await session.python_tree(
         call.ranks,

@@ -118,7 +118,7 @@ class Applied:
 class ThreadStacks:
     """The stacks of threads, by GDB's numbers of threads."""
 
-    threads: tuple[tuple[int, Backtraces], ...]
+    threads: tuple[tuple[int, Answers[Stack]], ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -52,13 +52,13 @@ async def backtrace(call: Call) -> Result:
     session = call.context.session
     if not call[EACH]:
         return Backtraces(some(await session.stacks(call.ranks, call[FRAMES])))
-    return backtraces(some(await session.backtrace(call.ranks, call[FRAMES])), each=True)
+    return Backtraces(as_stacks(some(await session.backtrace(call.ranks, call[FRAMES]))), each=True)
 
 
-def backtraces(answers: Answers[tuple[Frame, ...]], *, each: bool) -> Backtraces:
-    """Frames as a result. each: those of each rank by itself."""
+def as_stacks(answers: Answers[tuple[Frame, ...]]) -> Answers[Stack]:
+    """As they are shown."""
     stacks = {rank: Stack.of(frames) for rank, frames in answers.values.items()}
-    return Backtraces(Answers(stacks, answers.errors), each)
+    return Answers(stacks, answers.errors)
 
 
 def no_frames(call: Call) -> None:
@@ -125,7 +125,7 @@ async def thread(call: Call) -> Result:
             limit = int(stacks[1] or 0)
             found = await session.thread_backtraces(call.ranks, limit, numbers)
             return ThreadStacks(
-                tuple((number, backtraces(told, each=False)) for number, told in _any(found))
+                tuple((number, as_stacks(answers)) for number, answers in _any(found))
             )
         told = await session.thread_apply(call.ranks, command.strip(), numbers)
         alike = {number: same_places(answers) for number, answers in told.items()}

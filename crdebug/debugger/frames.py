@@ -92,12 +92,11 @@ def _named(place: Location) -> Location:
     """As much of it as its text shows."""
     if place.function:
         return Location(0, place.function, place.file, place.line)
-    return Location(
-        0 if place.library else place.address, "", place.file, place.line, "", place.library
-    )
+    library = place.library.rpartition("/")[2]
+    return Location(0 if library else place.address, "", place.file, place.line, "", library)
 
 
-def alike(stacks: Mapping[int, Stack]) -> Mapping[int, Stack]:
+def alike_stacks(stacks: Mapping[int, Stack]) -> Mapping[int, Stack]:
     """Ranks in the same calls have the same stack."""
     found: dict[Calls, list[int]] = {}
     for rank, stack in stacks.items():

@@ -24,16 +24,18 @@ _numbers = count(1)
 
 @dataclass(eq=False)
 class _Here:
-    """The part of one rank whose debugger is here."""
+    """The part of one rank whose debugger is here. ranks: it, or none if it has joined since."""
 
     target: Target
     start: Start
+    ranks: RankSet
     started: asyncio.Event = field(default_factory=asyncio.Event)
 
 
 @dataclass(eq=False)
 class _There:
-    """The part of the ranks of another host. number: of the run, for its agent."""
+    """The part of ranks of another host. number: of the run, for its agent.  ranks: without those
+    that have joined since."""
 
     node: Node
     ranks: RankSet
@@ -63,10 +65,13 @@ class GroupRun:
         self._verb = verb
         self._completes = completes
         self._stop_seconds = stop_seconds
-        self._check(targets)
+        if (error := why_not(verb, targets)) is not None:
+            raise error
         self._ranks = RankSet()
         self._parts: dict[asyncio.Task[None], _Here | _There] = {}
         self._first = self._parted(targets, start, led or {})
+        self._own: list[asyncio.Task[None]] = []  # of these parts: it is over when they are
+        self._starting = len(self._first)
         self._asked: StopReason | None = None
         self._stops: dict[int, RankStopped] = {}
         self._completed: set[int] = set()  # the ranks whose stop completes their part
@@ -75,6 +80,7 @@ class GroupRun:
         self._fault: Exception | None = None  # a fault of ours: raised once all ranks have stopped
         self._news = asyncio.Event()
         self.on_news: Callable[[], None] = lambda: None  # a rank has stopped, or failed
+        self.on_start: Callable[[], None] = lambda: None  # all ranks here run
         self.is_over = False  # has a rank failed, or stopped for a reason that ends the run?
         self.changed = asyncio.get_running_loop().time()  # when a rank last stopped or joined
 
@@ -106,7 +112,17 @@ class GroupRun:
         return RankSet.of(self._completed)
 
     def join(self, targets: Sequence[Target], start: Question[None]) -> None:
-        """Make other ranks run along until this run is over."""
+        """Make other ranks run along until this run is over; also some of its own that have
+        stopped. They stand if it is over already."""
+        if self.is_over or self.is_asked:
+            return
+        ranks = RankSet.of(each.rank for each in targets)
+        for part in self._parts.values():
+            part.ranks -= ranks
+        self._stand -= ranks
+        self._completed -= {*ranks}
+        for rank in ranks:
+            self._stops.pop(rank, None)
         self._begin(self._parted(targets, start, {}))
         self._has_news()
 
@@ -118,25 +134,6 @@ class GroupRun:
             hint="interrupt it first",
         )
 
-    def _check(self, targets: Sequence[Target]) -> None:
-        wrong = {
-            state: RankSet.of(each.rank for each in targets if each.state is state)
-            for state in (TargetState.RUNNING, TargetState.IDLE)
-        }
-        for state, ranks in wrong.items():
-            if ranks:
-                word = "running" if state is TargetState.RUNNING else "not attached"
-                raise Refused(f"cannot {self._verb}: {word}", ranks=ranks)
-        dead = RankSet.of(each.rank for each in targets if each.state is TargetState.DEAD)
-        if dead:
-            hint = f"'[@stopped] {self._verb}' leaves them out"
-            raise GdbDied("gdb had ended before", self._verb, None, ranks=dead, hint=hint)
-        if all(each.state is TargetState.EXITED for each in targets):
-            raise Refused(
-                f"cannot {self._verb}: no rank is alive",
-                ranks=RankSet.of(each.rank for each in targets),
-            )
-
     def _parted(
         self, targets: Sequence[Target], start: Question[None], led: Mapping[int, Start]
     ) -> list[_Here | _There]:
@@ -147,7 +144,8 @@ class GroupRun:
         elsewhere: dict[Node, list[int]] = {}
         for each in alive:
             if each.node is None or each.rank in led:
-                parts.append(_Here(each, led.get(each.rank, start)))
+                one = RankSet.of([each.rank])
+                parts.append(_Here(each, led.get(each.rank, start), one))
             else:
                 elsewhere.setdefault(each.node, []).append(each.rank)
         for node, members in elsewhere.items():
@@ -157,10 +155,13 @@ class GroupRun:
             parts.append(_There(node, ranks, run, next(_numbers)))
         return parts
 
-    def _begin(self, parts: Sequence[_Here | _There]) -> None:
+    def _begin(self, parts: Sequence[_Here | _There]) -> list[asyncio.Task[None]]:
+        begun = []
         for part in parts:
             run = self._here(part) if isinstance(part, _Here) else self._there(part)
-            self._parts[asyncio.ensure_future(self._part(run))] = part
+            begun.append(asyncio.create_task(self._part(run)))
+            self._parts[begun[-1]] = part
+        return begun
 
     async def _part(self, run: Coroutine[None, None, None]) -> None:
         """Raises nothing: what happened is noted."""
@@ -184,9 +185,9 @@ class GroupRun:
 
     async def until_over(self) -> Ran:
         """Run, as a part of a run over several hosts."""
-        self._begin(self._first)
+        self._own = self._begin(self._first)
         try:
-            while not (self.is_over or self._asked or all(part.done() for part in self._parts)):
+            while not (self.is_over or self._asked or all(part.done() for part in self._own)):
                 self._news.clear()
                 await self._news.wait()
             await asyncio.sleep(0)  # a stop that came before the request counts first
@@ -223,13 +224,19 @@ class GroupRun:
                 await part.start(target)
             finally:
                 part.started.set()
-            await self._note(target, await target.stopped())
+                self._starting -= 1
+                if not self._starting:
+                    self.on_start()
+            await self._note(part, await target.stopped())
         except CrdebugError as error:
             self._failed(target.rank, error)
 
-    async def _note(self, target: Target, stop: RankStopped) -> None:
-        completes = self._completes and self._completes(RankSet.of([target.rank]))
-        if completes is not None and await is_completed(target, stop, completes):
+    async def _note(self, part: _Here, stop: RankStopped) -> None:
+        target, completes = part.target, self._completes and self._completes(part.ranks)
+        completed = completes is not None and await is_completed(target, stop, completes)
+        if not part.ranks:
+            return
+        if completed:
             self._completed.add(target.rank)
         else:
             self.is_over = True
@@ -241,12 +248,11 @@ class GroupRun:
 
     async def _stop_here(self, part: _Here, reason: StopReason, deadline: Deadline) -> None:
         # A rank that does not run yet cannot be interrupted, but it will run in a moment.
-        target = part.target
-        ranks = RankSet.of([target.rank])
+        target, what = part.target, f"the start of {self._verb}"
         try:
-            await deadline.wait(part.started.wait(), f"the start of {self._verb}", ranks=ranks)
+            await deadline.wait(part.started.wait(), what, ranks=part.ranks)
             if target.rank not in self._errors:
-                await self._note(target, await target.interrupt(deadline, reason))
+                await self._note(part, await target.interrupt(deadline, reason))
         except CrdebugError as error:
             self._failed(target.rank, error)
 
@@ -264,10 +270,12 @@ class GroupRun:
             for rank in part.ranks:
                 self._failed(rank, error)
             return
-        self._stops |= ran.stops
-        self._errors = {**ran.errors, **self._errors}
-        self._completed |= {*ran.completed}
-        self.is_over = self.is_over or bool(ran.errors) or bool(part.ranks - ran.completed)
+        for rank, problem in ran.errors.items():
+            self._failed(rank, problem)
+        for rank in part.ranks & RankSet.of(ran.stops):
+            self._stops[rank] = ran.stops[rank]
+        self._completed |= {*(part.ranks & ran.completed)}
+        self.is_over = self.is_over or bool(part.ranks - ran.completed)
 
     async def _until_they_stand(
         self, task: asyncio.Task[None], part: _There, deadline: Deadline
@@ -275,7 +283,7 @@ class GroupRun:
         try:
             await deadline.wait(asyncio.shield(task), f"the agent on {part.node.host}")
         except DeadlineExpired as error:
-            for rank in part.ranks:
+            for rank in part.ranks - self._stand:
                 self._failed(rank, error)
 
     # ---- its end --------------------------------------------------------------------------------
@@ -300,3 +308,21 @@ class GroupRun:
         own = tuple(stop for stop in stops if stop.reason is not StopReason.FOLLOWED)
         causes = tuple(stop for stop in own if stop.rank not in self._completed)
         return GroupStopped(causes or own or stops, stops)
+
+
+def why_not(verb: str, targets: Sequence[Target]) -> CrdebugError | None:
+    """The error if these cannot run."""
+    for state, word in ((TargetState.RUNNING, "running"), (TargetState.IDLE, "not attached")):
+        if ranks := _in_state(targets, state):
+            return Refused(f"cannot {verb}: {word}", ranks=ranks)
+    if dead := _in_state(targets, TargetState.DEAD):
+        hint = f"'[@stopped] {verb}' leaves them out"
+        return GdbDied("gdb had ended before", verb, None, ranks=dead, hint=hint)
+    ranks = RankSet.of(each.rank for each in targets)
+    if _in_state(targets, TargetState.EXITED) == ranks:
+        return Refused(f"cannot {verb}: no rank is alive", ranks=ranks)
+    return None
+
+
+def _in_state(targets: Sequence[Target], state: TargetState) -> RankSet:
+    return RankSet.of(each.rank for each in targets if each.state is state)

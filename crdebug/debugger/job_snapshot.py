@@ -248,5 +248,5 @@ def _only_a_part(error: CrdebugError, ranks: RankSet | None) -> GdbError:
         f"only part of the job was put back: {error.clause()}",
         "put-back",
         ranks=ranks,
-        hint="restart it from a checkpoint",
+        hint="'restart' brings back a checkpoint; a job without any can only be ended: 'kill'",
     )

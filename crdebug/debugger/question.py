@@ -27,7 +27,7 @@ def question(
     return function
 
 
-def alike(
+def answers_alike(
     make: Callable[[Mapping[int, T]], Mapping[int, T]],
 ) -> Callable[
     [Callable[Concatenate[Target, P], Awaitable[T]]],
@@ -60,8 +60,8 @@ class Question(Generic[T_co]):
         """The target's answer. Raises what the function raises; KeyError for an unknown name."""
         return cast(T_co, await _known[self.name](target, *self.arguments))
 
-    def alike(self, values: Mapping[int, T]) -> Mapping[int, T]:
-        """The answers of ranks of one host without differences that do not matter; see `alike`."""
+    def made_alike(self, values: Mapping[int, T]) -> Mapping[int, T]:
+        """The answers of ranks of one host, by rank, as `answers_alike` has them."""
         make = _alike.get(self.name)
         return values if make is None else make(values)
 

@@ -94,7 +94,7 @@ async def _ask_here(
         else:
             values[target.rank] = result
     if isinstance(question, Question):
-        return Answers(question.alike(values), errors)
+        return Answers(question.made_alike(values), errors)
     return Answers(values, errors)
 
 

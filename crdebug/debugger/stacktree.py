@@ -75,12 +75,14 @@ def merge(
     """
     names = _Names(function_only)
     found: dict[Path, list[int]] = {}
-    known: dict[int, list[int]] = {}  # by identity: those of many ranks may be one object
+    # By identity: those of many ranks may be one object.
+    known: dict[int, tuple[Sequence[Frame], list[int]]] = {}
     for rank, several in stacks.items():
         for frames in several:
             if (same := known.get(id(frames))) is None:
-                same = known[id(frames)] = found.setdefault(names.path(frames, depth), [])
-            same.append(rank)
+                members = found.setdefault(names.path(frames, depth), [])
+                same = known[id(frames)] = (frames, members)
+            same[1].append(rank)
     classes = [_Class(path, RankSet.of(ranks), len(ranks)) for path, ranks in found.items()]
     branches: list[Branch] = []
     # Not recursive: a stack may be deep, and each of its frames a branch.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import RankStopped, StopReason
-from crdebug.debugger import frames
-from crdebug.debugger.frames import Stack, at_program
-from crdebug.debugger.question import alike, question
+from crdebug.debugger.frames import Stack, alike_stacks, at_program
+from crdebug.debugger.question import answers_alike, question
 from crdebug.debugger.target import (
     BreakpointRequest,
     Frame,
@@ -29,7 +28,7 @@ async def backtrace(target: Target, limit: int, deadline: Deadline) -> tuple[Fra
     return await target.backtrace(limit, deadline)
 
 
-@alike(frames.alike)
+@answers_alike(alike_stacks)
 async def stack(target: Target, limit: int, deadline: Deadline) -> Stack:
     """`backtrace`, for where the ranks are."""
     return Stack.of(await target.backtrace(limit, deadline))

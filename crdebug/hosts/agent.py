@@ -28,18 +28,18 @@ from crdebug.attached.gdbs import (
 from crdebug.base.answers import Answers
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, CrdebugError, DeadlineExpired, NotAvailable, Refused
-from crdebug.base.events import Event, JobSays
+from crdebug.base.events import Event, JobSays, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
 from crdebug.base.version import VERSION
 from crdebug.debugger import questions, rank_host
 from crdebug.debugger.group import TargetGroup
-from crdebug.debugger.group_run import GroupRun
+from crdebug.debugger.group_run import GroupRun, why_not
 from crdebug.debugger.question import Question
-from crdebug.debugger.run import Run
+from crdebug.debugger.run import Ran, Run
 from crdebug.debugger.target import DebuggerDied, Notice, Target, TargetState
-from crdebug.hosts import every_question, greeting
-from crdebug.hosts.merged import Mirror, Mirrors, mirrors, stops
+from crdebug.hosts import every_question, greeting, merged
+from crdebug.hosts.merged import Mirror, Mirrors
 from crdebug.hosts.messages import (
     Ask,
     AskHost,
@@ -194,7 +194,7 @@ class Agent:
             case Go(number=number, run=run, ranks=ranks):
                 return await self._go(number, run, ranks)
             case Halt(number=number, reason=reason, seconds=seconds):
-                self._telling.stop(number, seconds, reason)
+                self._telling.stop(number, reason, seconds)
                 return None
         raise BadInput("an agent cannot do this")
 
@@ -231,7 +231,7 @@ class Agent:
             group[rank].subscriber = self._notices_of(rank)
         now = self._mirrors([*group.ranks])
         self._telling.show(now)
-        return mirrors(now)
+        return merged.mirrors(now)
 
     async def _acquire(self, request: Attach) -> TargetGroup | None:
         """Attach a GDB to each of these ranks; None if all have ended."""
@@ -279,7 +279,29 @@ class Agent:
     async def _go(self, number: int, run: Run, ranks: RankSet) -> Gone:
         if not isinstance(run, Run) or not run.known:
             raise BadInput("an agent does not know this run")
-        targets = [self._target(rank) for rank in ranks]
+        stops: dict[int, RankStopped] = {}
+        errors: dict[int, CrdebugError] = {}
+        targets = []  # crdebug may not know yet that others cannot run
+        for target in map(self._target, ranks):
+            if target.state is TargetState.EXITED and target.last_stop is not None:
+                stops[target.rank] = target.last_stop
+            elif (error := why_not(run.verb, [target])) is not None:
+                errors[target.rank] = error
+            else:
+                targets.append(target)
+        completed = RankSet()
+        try:
+            if targets:
+                ran = await self._run(number, run, targets, ends=bool(stops or errors))
+                stops, errors = {**stops, **ran.stops}, {**errors, **ran.errors}
+                completed = ran.completed
+        finally:
+            self._telling.has_changed(ranks)
+        told = as_classes(Answers({}, errors))
+        return Gone(merged.stops(stop for _, stop in sorted(stops.items())), told, completed)
+
+    async def _run(self, number: int, run: Run, targets: list[Target], *, ends: bool) -> Ran:
+        """ends: it ends as soon as they run."""
         completes = run.completes
         under_way = GroupRun(
             targets,
@@ -288,16 +310,10 @@ class Agent:
             None if completes is None else lambda _: completes,
             run.stop_seconds,
         )
-        try:
-            with self._telling.running(number, under_way):
-                ran = await under_way.until_over()
-        finally:
-            self._telling.has_changed(ranks)
-        return Gone(
-            stops(stop for _, stop in sorted(ran.stops.items())),
-            as_classes(Answers({}, ran.errors)),
-            ran.completed,
-        )
+        if ends:
+            under_way.ask_to_stop(reason=StopReason.FOLLOWED)
+        with self._telling.running(number, under_way):
+            return await under_way.until_over()
 
     # ---- asking -------------------------------------------------------------------------------
 

@@ -31,8 +31,10 @@ from crdebug.node import owners
 
 T = TypeVar("T")
 
-_MANY = 1000  # ranks
-_THRESHOLDS = 50_000, 20, 20  # see gc.set_threshold
+# Where there are so many ranks, Python looks less often for objects to free: to look through theirs
+# takes half of the time that a command does.
+_MANY = 1000
+_THRESHOLDS = 50_000, 20, 100
 
 
 async def attach_everywhere(
@@ -54,21 +56,10 @@ async def attach_everywhere(
             found = await agents.find(found)
         chosen = found.only(ranks)
         ended = found.ended if not ranks else RankSet()
-        group = await agents.attach(chosen, ended, subscriber)
-        if len(group.ranks) > _MANY:
-            _collect_less()
-        return chosen, group
+        return chosen, await agents.attach(chosen, ended, subscriber)
     except BaseException:
         await agents.close()
         raise
-
-
-def _collect_less() -> None:
-    """Have Python look less often for objects to free: to look through those of ten thousand ranks
-    takes half of the time that a command does."""
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(*_THRESHOLDS)
 
 
 class Agents:
@@ -131,6 +122,8 @@ class Agents:
         used = dict(_by_host(found.elsewhere))
         idle = [self._nodes.pop(host) for host in self._nodes.keys() - used.keys()]
         await _close(idle, self._settings)
+        if len(targets) > _MANY:
+            gc.set_threshold(*_THRESHOLDS)
         names = {each.rank: Identity(each.host, each.executable) for each in found.everywhere}
         group = TargetGroup(
             targets,

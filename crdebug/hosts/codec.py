@@ -62,7 +62,8 @@ _MODULES: tuple[ModuleType, ...] = (
     *(criu_program, in_flight, probes, sharing),
 )
 _DEEPEST = 64  # lists in lists
-_MOST_RANKS = 1 << 20
+_MOST_RANKS = 1 << 17
+_MOST_KEPT = 1 << 16  # bytes of an object that is decoded once
 _SMALL = 1 << 63
 _PLAIN = frozenset((type(None), bool, float, bytes))
 _SCALARS = _PLAIN | {int, str}
@@ -134,7 +135,7 @@ def _packed(value: object) -> object:
         case Deadline(left=left):
             return ["d", left]  # the two sides have no clock in common
         case RankSet(mask=mask):
-            first = _lowest_bit(mask) // 8
+            first = RankSet(mask).first // 8 if mask else 0
             mask >>= 8 * first
             return ["r", first, mask.to_bytes((mask.bit_length() + 7) // 8, "little")]
         case Calls():
@@ -144,7 +145,7 @@ def _packed(value: object) -> object:
     if (name := _name_of(kind)) is not None:
         return _object_of(value, name)
     match value:
-        case tuple() | list():
+        case tuple() | list() if not _is_named_tuple(kind):
             return ["t", *map(_packed, value)]
         case Mapping():
             return ["m", *([_packed(key), _packed(each)] for key, each in value.items())]
@@ -153,13 +154,10 @@ def _packed(value: object) -> object:
 
 def _object_of(value: object, name: str) -> object:
     """By its class, which may be a base of the value's."""
-    if isinstance(value, tuple):
+    if _is_named_tuple(type(value)):
+        assert isinstance(value, tuple)
         return ["c", name, *map(_packed, value)]
     return ["c", name, *(_packed(getattr(value, each)) for each in _fields(CLASSES[name]).names)]
-
-
-def _lowest_bit(mask: int) -> int:
-    return max((mask & -mask).bit_length() - 1, 0)
 
 
 def _text(value: str) -> object:
@@ -211,13 +209,13 @@ def _unpacked(value: object, depth: int) -> object:
             return tuple(_all_unpacked(rest, depth + 1))
         case "r":
             first, mask = rest
-            if not 0 <= first < _MOST_RANKS:
+            if not 0 <= 8 * first < _MOST_RANKS:
                 raise BadMessage("a message cannot be read: there are no so many ranks")
             return RankSet(int.from_bytes(mask, "little") << 8 * first)
         case "e":
             return CLASSES[rest[0]](rest[1])
         case "o":
-            return _once(rest[0])
+            return (_once if len(rest[0]) < _MOST_KEPT else _once.__wrapped__)(rest[0])
         case "d":
             return Deadline(float(rest[0]))
         case "m":

@@ -27,6 +27,8 @@ K = TypeVar("K", bound=Hashable)
 
 _NOBODY = -1  # the rank of what is said of many
 _NO_PID = -1
+# Notices of one rank, besides its stops.
+_WITH_RANK = (RankRunning, GdbSays, BreakpointChanged, BreakpointGone, DebuggerDied)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,8 +62,8 @@ class Stops:
 
     def __post_init__(self) -> None:
         _require_columns(self.ranks, self.addresses)
-        if not isinstance(self.stop, RankStopped):
-            raise ValueError("no stop")
+        if not _is_stop(self.stop):
+            raise ValueError("this is no stop")
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +81,9 @@ class Mirrors:
         _require_columns(self.ranks, self.pids, self.gdb_pids, self.addresses)
         if len(self.clocks) % len(self.ranks):
             raise ValueError("clocks of different sizes")
+        stop = self.common.last_stop
+        if not isinstance(self.common.state, TargetState) or not (stop is None or _is_stop(stop)):
+            raise ValueError("this is no state of a rank")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,6 +97,12 @@ class Told:
 
     def __post_init__(self) -> None:
         _require_columns(self.ranks, self.addresses)
+        if not (_is_stop(self.notice) or isinstance(self.notice, _WITH_RANK)):
+            raise ValueError("no target tells this")
+
+
+def _is_stop(value: object) -> bool:
+    return isinstance(value, RankStopped) and isinstance(value.location, Location | None)
 
 
 def _require_columns(ranks: RankSet, *columns: array[int]) -> None:
@@ -147,11 +158,11 @@ def mirrors(each: Iterable[Mirror]) -> tuple[Mirrors, ...]:
             _addresses(mirror.last_stop for mirror in some),
             b"".join(mirror.clock for mirror in some),
         )
-        for (common, _), some in _classes(each, _alike)
+        for (common, _), some in _classes(each, _in_common)
     )
 
 
-def _alike(mirror: Mirror) -> tuple[Mirror, int]:
+def _in_common(mirror: Mirror) -> tuple[Mirror, int]:
     stop = mirror.last_stop and _without_address(mirror.last_stop)
     common = replace(mirror, rank=_NOBODY, pid=None, gdb_pid=0, last_stop=stop, clock=b"")
     return common, len(mirror.clock)
@@ -221,8 +232,7 @@ def _with_rank(notice: Notice, rank: int, address: int) -> Notice:
             return replace(notice, rank=rank)
         case BreakpointChanged() | BreakpointGone() | DebuggerDied():
             return replace(notice, rank=rank)
-        case _:
-            return notice
+    raise TypeError(f"no target tells a {type(notice).__name__}")
 
 
 def _if_stop(notice: Notice) -> RankStopped | None:

@@ -38,6 +38,10 @@ class Failed:
     number: int
     error: CrdebugError
 
+    def __post_init__(self) -> None:
+        if not isinstance(self.error, CrdebugError):
+            raise ValueError("this is no error")
+
 
 @dataclass(frozen=True, slots=True)
 class Cancel:
@@ -342,6 +346,12 @@ class Gone:
     errors: Classes
     completed: RankSet
 
+    def __post_init__(self) -> None:
+        if not all(isinstance(each, Stops) for each in self.stops):
+            raise ValueError("these are no stops")
+        if not isinstance(self.errors, Classes) or not isinstance(self.completed, RankSet):
+            raise ValueError("this is no end of a run")
+
 
 @dataclass(frozen=True, slots=True)
 class Classes:
@@ -352,6 +362,13 @@ class Classes:
 
     values: tuple[tuple[RankSet, object], ...]
     errors: tuple[tuple[RankSet, CrdebugError], ...]
+
+    def __post_init__(self) -> None:
+        pairs = (*self.values, *self.errors)
+        if not all(isinstance(ranks, RankSet) for ranks, _ in pairs):
+            raise ValueError("not by ranks")
+        if not all(isinstance(error, CrdebugError) for _, error in self.errors):
+            raise ValueError("these are no errors")
 
 
 def as_classes(answers: Answers[T]) -> Classes:

@@ -215,7 +215,7 @@ class RemoteNode:
     ) -> Ran:
         self._runs[number] = stand
         try:
-            answer = cast(Gone, await self.call(Go(number, run, ranks), None))
+            answer = await self.call(Go(number, run, ranks), None)
         except CrdebugError as error:
             if not self._lost:
                 raise
@@ -223,6 +223,8 @@ class RemoteNode:
             raise GdbDied(said, run.verb, None, ranks=ranks) from error
         finally:
             del self._runs[number]
+        if not isinstance(answer, Gone):
+            raise BadMessage(f"{self._host} does not say how a run has ended")
         stops = {stop.rank: stop for stop in stops_apart(answer.stops)}
         errors = by_rank(answer.errors).errors
         if RankSet.of((*stops, *errors)) != ranks:
@@ -271,6 +273,8 @@ class RemoteNode:
         raise CrdebugError("an agent asks nothing")
 
     def _take(self, message: Message) -> None:
+        if self._lost:  # what it said before is of no use any more
+            return
         match message:
             case Happened(mirrors=mirrors, told=told):
                 for mirror in mirrors_apart(mirrors):

@@ -41,8 +41,7 @@ class RemoteTarget:
     def __init__(self, node: RemoteNode, mirror: Mirror) -> None:
         self.subscriber: Callable[[Notice], None] = lambda notice: None
         self._node = node
-        self._mirror = mirror
-        self.state = mirror.state
+        self.reflect(mirror)
         node.add(self)
 
     # ---- the agent's side ---------------------------------------------------------------------
@@ -51,6 +50,8 @@ class RemoteTarget:
         """The agent says how the rank is now."""
         self._mirror = mirror
         self.state = mirror.state
+        if self._node.lost:
+            self.agent_lost()
 
     def agent_lost(self) -> None:
         """Nobody can reach its debugger any more."""

@@ -96,8 +96,8 @@ def starter(settings: Settings) -> Start:
         }
         try:
             user, _, name = host.rpartition("@")
-            options |= _cipher(ssh, name) | ({"username": user} if user else {})
-            connecting = ssh.connect(name, **options)
+            whose = {"username": user} if user else {}
+            connecting = ssh.connect(name, **options, **whose, **_cipher(ssh, name, whose))
             connection = await deadline.wait(connecting, f"ssh to {host}")
             process = await connection.create_process(_command(), encoding=None)
         except (OSError, ssh.Error) as error:
@@ -110,10 +110,10 @@ def starter(settings: Settings) -> Start:
     return start
 
 
-def _cipher(ssh: Any, host: str) -> dict[str, str]:
+def _cipher(ssh: Any, host: str, whose: dict[str, str]) -> dict[str, str]:
     """AES in Galois mode, unless the user has chosen. asyncssh prefers ChaCha20, with which a
     packet takes it three times as long."""
-    chosen = ssh.SSHClientConnectionOptions(host=host).encryption_algs
+    chosen = ssh.SSHClientConnectionOptions(host=host, **whose).encryption_algs
     default = ssh.SSHClientConnectionOptions(host=host, config=None).encryption_algs
     return {"encryption_algs": "^aes128-gcm@openssh.com"} if chosen == default else {}
 

@@ -38,25 +38,26 @@ class Telling:
         self._shown |= {mirror.rank: mirror for mirror in mirrors}
 
     def has_changed(self, ranks: RankSet) -> None:
-        """These ranks may be otherwise. It is told before the next answer."""
+        """These ranks may be otherwise."""
         self._changed |= ranks
+        self._tell_soon()
 
     def happened(self, rank: int, notice: Notice) -> None:
-        self._changed |= RankSet.of([rank])
         self._notices.append((rank, notice))
-        self._tell_soon()
+        self.has_changed(RankSet.of([rank]))
 
     @contextmanager
     def running(self, number: int, run: GroupRun) -> Iterator[None]:
         """While the block lasts, tell how far this run has come."""
         run.on_news = partial(self._has_news, number, run)
+        run.on_start = self.tell
         self._runs[number], self._stand[number] = run, (RankSet(), False)
         try:
             yield
         finally:
             del self._runs[number], self._stand[number]
 
-    def stop(self, number: int, seconds: float, reason: StopReason) -> None:
+    def stop(self, number: int, reason: StopReason, seconds: float) -> None:
         """End a run, if it is under way."""
         if (run := self._runs.get(number)) is not None:
             run.ask_to_stop(seconds, reason)

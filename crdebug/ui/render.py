@@ -102,7 +102,7 @@ def _lines(result: Result, width: int) -> Iterator[str]:  # noqa: C901 - a case 
         case ThreadStacks():
             for number, stacks in result.threads:
                 yield f"thread {number}:"
-                yield from (f"  {line}" for line in _backtraces(stacks.answers, each=False))
+                yield from (f"  {line}" for line in _backtraces(stacks, each=False))
         case Gathered():
             yield from gathered(result.barrier)
         case Frames():

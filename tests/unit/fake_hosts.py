@@ -12,9 +12,9 @@ from crdebug.acquire.discovery import FoundJob
 from crdebug.acquire.mpir import ProcDesc
 from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, NotAvailable
-from crdebug.base.events import Location, StopReason
+from crdebug.base.events import Location, RankStopped, StopReason
 from crdebug.debugger.group import TargetGroup
-from crdebug.debugger.target import Frame, Motion
+from crdebug.debugger.target import Frame, Motion, TargetState
 from crdebug.hosts.agent import Agent
 from crdebug.hosts.messages import Attach
 from crdebug.hosts.starting import Start
@@ -28,7 +28,10 @@ _FILE = "big.c"
 
 class MadeUp(FakeTarget):
     """A rank that takes steps at once, with values and a stack by formula. No two have the same
-    addresses, as those of programs that are loaded anywhere."""
+    addresses, as those of programs that are loaded anywhere. slow: its steps end when the test says
+    so."""
+
+    slow = False
 
     @property
     def _base(self) -> int:
@@ -39,7 +42,16 @@ class MadeUp(FakeTarget):
 
     async def run(self, motion: Motion, deadline: Deadline) -> None:
         await super().run(motion, deadline)
-        self.stops(StopReason.STEP, at=Location(self._base, "main", _FILE, 8))
+        if not self.slow:
+            self.stops(StopReason.STEP, at=Location(self._base, "main", _FILE, 8))
+
+    def ends_unseen(self) -> None:
+        """Without a word of its debugger."""
+        self._state, self._pid = TargetState.EXITED, None
+        self._last = RankStopped(self.rank, StopReason.EXITED, "0")
+
+    async def close(self, deadline: Deadline) -> None:
+        """Also after its death."""
 
     async def backtrace(self, limit: int, deadline: Deadline) -> tuple[Frame, ...]:
         leaf = self.rank % LEAVES

@@ -3,13 +3,23 @@
 from __future__ import annotations
 
 from array import array
+from dataclasses import replace
+from typing import Any
 
 import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from crdebug.base.events import GdbSays, Location, RankRunning, RankStopped, StopReason
+from crdebug.base.events import (
+    GdbSays,
+    GroupStopped,
+    Location,
+    RankRestored,
+    RankRunning,
+    RankStopped,
+    StopReason,
+)
 from crdebug.base.ranks import RankSet
 from crdebug.debugger.target import (
     BreakpointChanged,
@@ -22,6 +32,7 @@ from crdebug.debugger.target import (
 from crdebug.hosts import merged
 from crdebug.hosts.codec import BadMessage, decode, encode
 from crdebug.hosts.merged import Mirror, Mirrors, Stops, Told
+from crdebug.hosts.messages import Classes, Failed, Gone
 from crdebug.job.far_clocks import ClockLook
 
 RANKS = st.integers(0, 40)
@@ -86,6 +97,7 @@ def test_a_step_of_all_ranks_is_two_notices() -> None:
 
 
 STOP = stop_of(-1, StopReason.STEP, None)
+NOWHERE: Any = "here"
 MIRROR = Mirror(-1, TargetState.STOPPED, None, 0, False, False, None)
 TWO, ONE = RankSet.of([1, 2]), array("Q", [7])
 
@@ -97,7 +109,17 @@ TWO, ONE = RankSet.of([1, 2]), array("Q", [7])
         (Stops, (RankSet(), STOP, array("Q"))),
         (Stops, (RankSet.of([1]), "no stop", ONE)),
         (Stops, ("text", STOP, ONE)),
+        (Stops, (RankSet.of([1]), replace(STOP, location=NOWHERE), ONE)),
         (Told, (TWO, RankRunning(-1), ONE)),
+        (Told, (RankSet.of([1]), GroupStopped((), ()), ONE)),
+        (Told, (RankSet.of([1]), RankRestored(3, "n3", 4), ONE)),
+        (Mirrors, (TWO, replace(MIRROR, state=NOWHERE), *[array("Q", [1, 2])] * 3, b"")),
+        (Mirrors, (TWO, "none", *[array("Q", [1, 2])] * 3, b"")),
+        (Gone, ((STOP,), Classes((), ()), TWO)),
+        (Gone, ((), "none", TWO)),
+        (Classes, (((1, "x"),), ())),
+        (Classes, ((), ((TWO, "no error"),))),
+        (Failed, (1, "no error")),
         (Mirrors, (TWO, MIRROR, array("q", [1, 2]), array("q", [1]), ONE, b"")),
         (Mirrors, (TWO, MIRROR, *[array("q", [1, 2])] * 2, array("Q", [1, 2]), b"123")),
     ],

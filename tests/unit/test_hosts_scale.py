@@ -19,6 +19,9 @@ from crdebug.base.settings import Settings
 from crdebug.debugger.group import TargetGroup
 from crdebug.debugger.target import BreakpointRequest, Motion, Target, TargetState, Verb
 from crdebug.hosts.attach import attach_everywhere
+from crdebug.hosts.merged import Mirror, mirrors
+from crdebug.hosts.messages import Happened
+from crdebug.hosts.node import RemoteNode
 
 HOSTS, RANKS = 16, 40
 ALL = RankSet.span(HOSTS * RANKS)
@@ -120,6 +123,69 @@ async def test_ranks_that_run_along_are_one_message_to_each_host(job: Counted) -
     stop = await run
     assert [each.rank for each in stop.cause] == [RANKS * HOSTS - 1]
     assert len(stop.stops) == len(ALL) and not job.group.running
+
+
+async def test_a_step_ends_with_its_own_ranks_whoever_runs_along(job: Counted) -> None:
+    ranks, others = RankSet.of([1, 100]), RankSet.of([0, 2, 101])
+    for rank in ranks:
+        job.rank(rank).slow = True
+    run = asyncio.create_task(job.group.run(ranks, Motion(Verb.NEXT)))
+    await until(lambda: job.group.running == ranks)
+    job.group.run_along(others)
+    await until(lambda: job.group.running == ranks | others)
+    for rank in ranks:
+        job.rank(rank).stops(StopReason.STEP)
+    stop = await run
+    reasons = {each.rank: each.reason for each in stop.stops}
+    assert reasons == dict.fromkeys(ranks, StopReason.STEP) | dict.fromkeys(
+        others, StopReason.FOLLOWED
+    )
+    assert not job.group.running
+
+
+async def test_what_stops_a_rank_that_runs_along_after_its_step_counts(job: Counted) -> None:
+    ranks = RankSet.of([0, 1, 2])
+    for rank in ranks:
+        job.rank(rank).slow = True
+    run = asyncio.create_task(job.group.run(ranks, Motion(Verb.NEXT)))
+    await until(lambda: job.group.running == ranks)
+    job.rank(0).stops(StopReason.STEP)
+    await until(lambda: job.group.running == RankSet.of([1, 2]))
+    job.group.run_along(RankSet.of([0]))
+    await until(lambda: job.group.running == ranks)
+    assert job.group.under_way is not None and job.group.under_way.pending == ranks
+    job.rank(0).stops(StopReason.SIGNAL, "SIGSEGV")
+    stop = await run
+    assert [(each.rank, each.reason) for each in stop.cause] == [(0, StopReason.SIGNAL)]
+    assert len(stop.stops) == 3 and not job.group.running
+
+
+async def test_a_rank_that_cannot_run_is_named_by_itself(job: Counted) -> None:
+    """Its agent knows so before crdebug does."""
+    job.rank(5).dies()
+    with pytest.raises(GdbDied, match="gdb had ended before") as failed:
+        await job.group.resume(ALL)
+    assert failed.value.ranks == RankSet.of([5])
+    assert job.group.in_state(TargetState.STOPPED) == ALL - RankSet.of([5])
+
+
+async def test_a_rank_that_has_ended_meanwhile_ends_the_run(job: Counted) -> None:
+    job.rank(5).ends_unseen()
+    stop = await job.group.resume(ALL)
+    assert [each.rank for each in stop.cause] == [5]
+    assert job.group.in_state(TargetState.STOPPED) == ALL - RankSet.of([5])
+
+
+async def test_what_a_lost_agent_says_later_counts_no_more(job: Counted) -> None:
+    node = job.group.nodes[0]
+    assert isinstance(node, RemoteNode)
+    node._is_lost("has not answered", "are somewhere")
+    ranks = RankSet.span(RANKS)
+    assert job.group.in_state(TargetState.DEAD) == ranks
+    mirror = Mirror(0, TargetState.RUNNING, 100, 1000, False, False, None)
+    node._take(Happened(mirrors([mirror]), ()))
+    job.group[0].reflect(mirror)  # type: ignore[attr-defined]
+    assert job.group.in_state(TargetState.DEAD) == ranks
 
 
 async def test_a_rank_that_is_led_and_the_others_with_it(job: Counted) -> None:

@@ -419,3 +419,36 @@ async def test_after_a_cancelled_run_another_is_possible(job: Job) -> None:
     run = await job.start(job.group.resume(ALL))
     await job.group.interrupt()
     await run
+
+
+# ---- ranks that run along ------------------------------------------------------------------------
+
+
+async def test_a_step_is_over_when_its_own_ranks_are(job: Job) -> None:
+    run = await job.start(job.group.run(RankSet.of([1]), Motion(Verb.NEXT)))
+    job.group.run_along(RankSet.of([0]))
+    await turn()
+    assert job.group.running == RankSet.of([0, 1])
+    job[1].stops(STEP)
+    assert reasons((await run).stops) == {0: FOLLOWED, 1: STEP}
+
+
+async def test_a_rank_that_runs_along_after_its_step_has_another_stop(job: Job) -> None:
+    run = await job.start(job.group.run(RankSet.of([0, 1]), Motion(Verb.NEXT)))
+    job[0].stops(STEP)
+    await turn()
+    job.group.run_along(RankSet.of([0]))
+    await turn()
+    assert job.group.under_way is not None
+    assert job.group.under_way.pending == RankSet.of([0, 1])
+    job[0].stops(BREAKPOINT, "7")
+    result = await run
+    assert reasons(result.cause) == {0: BREAKPOINT} and reasons(result.stops)[1] is FOLLOWED
+
+
+async def test_nobody_runs_along_once_it_is_over(job: Job) -> None:
+    run = await job.start(job.group.run(RankSet.of([0, 1]), Motion(Verb.NEXT)))
+    await job.group.interrupt()
+    job.group.run_along(RankSet.of([2]))
+    await run
+    assert "resume" not in job[2].calls

@@ -27,7 +27,7 @@ from crdebug.base.events import (
 from crdebug.base.ranks import RankSet
 from crdebug.commands import results
 from crdebug.commands.context import Context
-from crdebug.commands.stacks import backtraces
+from crdebug.commands.stacks import as_stacks
 from crdebug.commands.standard import standard
 from crdebug.debugger.breakpoints import Breakpoint
 from crdebug.debugger.target import Frame
@@ -126,7 +126,7 @@ def test_stacks_are_equal_by_function_and_line() -> None:
 
     odd = (Frame(0, POLL, ""), Frame(1, Location(0x7F01, ""), ""))
     answers = Answers({0: stack(0), 1: stack(1), 2: odd, 3: stack(3)}, {})
-    assert render(backtraces(answers, each=False)).splitlines() == [
+    assert render(results.Backtraces(as_stacks(answers))).splitlines() == [
         "[0-1,3]",
         "  #0   relax (...) at heat.c:41",
         "  #1   main (argc=1) at heat.c:80",
@@ -134,8 +134,8 @@ def test_stacks_are_equal_by_function_and_line() -> None:
         "  #0   poll ()",
         "  #1   0x7f01 ()",
     ]
-    assert "u=0x1" in render(backtraces(Answers({1: stack(1)}, {}), each=False))
-    assert render(backtraces(answers, each=True)).count("u=") == 3
+    assert "u=0x1" in render(results.Backtraces(as_stacks(Answers({1: stack(1)}, {}))))
+    assert render(results.Backtraces(as_stacks(answers), each=True)).count("u=") == 3
 
 
 async def shown(*lines: str) -> str:
