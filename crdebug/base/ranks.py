@@ -77,7 +77,7 @@ class RankSet:
 
     def intervals(self) -> Iterator[tuple[int, int]]:
         """The runs of consecutive ranks, as (first, last)."""
-        lowest = max((self.mask & -self.mask).bit_length() - 1, 0)
+        lowest = self.first if self.mask else 0
         for run in _RUN.finditer(f"{self.mask >> lowest:b}"[::-1]):
             yield lowest + run.start(), lowest + run.end() - 1
 

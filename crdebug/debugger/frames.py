@@ -66,7 +66,7 @@ async def in_program(target: Target, stop: RankStopped, deadline: Deadline) -> R
 
 
 @dataclass(frozen=True, slots=True)
-class Calls:
+class CallPath:
     """Frames without what differs between ranks in the same calls: without arguments, and without
     addresses where there is a name. Many ranks have the same ones, which are kept once."""
 
@@ -78,14 +78,14 @@ class Stack:
     """The calls of a rank, innermost first. arguments: of each frame; DIFFERING if those of ranks
     with the same calls are not the same."""
 
-    calls: Calls
+    path: CallPath
     arguments: tuple[str, ...]
 
     @classmethod
     def of(cls, frames: Iterable[Frame]) -> Stack:
         every = tuple(frames)
         bare = tuple(Frame(each.level, _named(each.location), "", each.python) for each in every)
-        return cls(Calls(bare), tuple(each.arguments for each in every))
+        return cls(CallPath(bare), tuple(each.arguments for each in every))
 
 
 def _named(place: Location) -> Location:
@@ -98,12 +98,12 @@ def _named(place: Location) -> Location:
 
 def alike_stacks(stacks: Mapping[int, Stack]) -> Mapping[int, Stack]:
     """Ranks in the same calls have the same stack."""
-    found: dict[Calls, list[int]] = {}
+    found: dict[CallPath, list[int]] = {}
     for rank, stack in stacks.items():
-        found.setdefault(stack.calls, []).append(rank)
+        found.setdefault(stack.path, []).append(rank)
     made: dict[int, Stack] = {}
-    for calls, ranks in found.items():
-        same = Stack(calls, agreed(stacks[rank].arguments for rank in ranks))
+    for path, ranks in found.items():
+        same = Stack(path, agreed(stacks[rank].arguments for rank in ranks))
         made |= dict.fromkeys(ranks, same)
     return {rank: made[rank] for rank in stacks}
 

@@ -11,14 +11,13 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError, DeadlineExpired, GdbDied, Refused
 from crdebug.base.events import GroupStopped, RankStopped, StopReason
 from crdebug.base.ranks import RankSet
-from crdebug.debugger.node import Node
+from crdebug.debugger.node import MARGIN, Node
 from crdebug.debugger.question import Question
 from crdebug.debugger.run import Ran, Run, is_completed
 from crdebug.debugger.target import Target, TargetState
 
 Start = Callable[[Target], Awaitable[None]]
 
-_MARGIN = 2.0  # seconds beyond the time that another host has: its own error says more than ours
 _numbers = count(1)
 
 
@@ -71,7 +70,7 @@ class GroupRun:
         self._parts: dict[asyncio.Task[None], _Here | _There] = {}
         self._first = self._parted(targets, start, led or {})
         self._own: list[asyncio.Task[None]] = []  # of these parts: it is over when they are
-        self._starting = len(self._first)
+        self._starting = 0  # ranks here that do not run yet
         self._asked: StopReason | None = None
         self._stops: dict[int, RankStopped] = {}
         self._completed: set[int] = set()  # the ranks whose stop completes their part
@@ -159,6 +158,7 @@ class GroupRun:
         begun = []
         for part in parts:
             run = self._here(part) if isinstance(part, _Here) else self._there(part)
+            self._starting += isinstance(part, _Here)
             begun.append(asyncio.create_task(self._part(run)))
             self._parts[begun[-1]] = part
         return begun
@@ -212,7 +212,7 @@ class GroupRun:
                 stopping.append(self._stop_here(part, reason, deadline))
             else:
                 part.node.stop(part.number, reason, seconds)
-                stopping.append(self._until_they_stand(task, part, Deadline(seconds + _MARGIN)))
+                stopping.append(self._until_they_stand(task, part, Deadline(seconds + MARGIN)))
         await asyncio.gather(*stopping)
 
     # ---- a rank here ----------------------------------------------------------------------------

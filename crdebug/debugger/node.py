@@ -15,6 +15,8 @@ if TYPE_CHECKING:
     from crdebug.debugger.rank_host import RankHost
     from crdebug.debugger.run import Ran, Run
 
+MARGIN = 2.0  # seconds beyond the time that a host has: its own error says more than ours
+
 
 class Node(Protocol):
     """Another host, where an agent has the debuggers of the ranks there. One message carries a

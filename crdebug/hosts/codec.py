@@ -35,7 +35,7 @@ from crdebug.debugger import (
     traces,
     variables,
 )
-from crdebug.debugger.frames import Calls
+from crdebug.debugger.frames import CallPath
 from crdebug.gdbscripts import wire
 from crdebug.hosts import merged, messages
 from crdebug.job import far_clocks, gathering, mirrored_logs, record_here
@@ -63,7 +63,7 @@ _MODULES: tuple[ModuleType, ...] = (
 )
 _DEEPEST = 64  # lists in lists
 _MOST_RANKS = 1 << 17
-_MOST_KEPT = 1 << 16  # bytes of an object that is decoded once
+_MOST_KEPT = 1 << 16  # bytes of a call path that is kept
 _SMALL = 1 << 63
 _PLAIN = frozenset((type(None), bool, float, bytes))
 _SCALARS = _PLAIN | {int, str}
@@ -134,12 +134,12 @@ def _packed(value: object) -> object:
             return value if -_SMALL <= value < _SMALL else ["i", f"{value:x}"]
         case Deadline(left=left):
             return ["d", left]  # the two sides have no clock in common
-        case RankSet(mask=mask):
-            first = RankSet(mask).first // 8 if mask else 0
-            mask >>= 8 * first
+        case RankSet():
+            first = value.first // 8 if value else 0
+            mask = value.mask >> 8 * first
             return ["r", first, mask.to_bytes((mask.bit_length() + 7) // 8, "little")]
-        case Calls():
-            return ["o", msgspec.msgpack.encode(_object_of(value, "Calls"))]
+        case CallPath():
+            return ["o", msgspec.msgpack.encode(_object_of(value, "CallPath"))]
         case array():
             return ["a", value.typecode, value.tobytes()]
     if (name := _name_of(kind)) is not None:
@@ -215,7 +215,8 @@ def _unpacked(value: object, depth: int) -> object:
         case "e":
             return CLASSES[rest[0]](rest[1])
         case "o":
-            return (_once if len(rest[0]) < _MOST_KEPT else _once.__wrapped__)(rest[0])
+            small = len(rest[0]) < _MOST_KEPT
+            return _known_call_path(rest[0]) if small else _call_path(rest[0])
         case "d":
             return Deadline(float(rest[0]))
         case "m":
@@ -233,13 +234,16 @@ def _all_unpacked(values: list[object], depth: int) -> list[object]:
     return [each if each.__class__ in _SCALARS else _unpacked(each, depth) for each in values]
 
 
-@lru_cache(maxsize=1024)
-def _once(data: bytes) -> object:
-    """Equal bytes, of whatever host, are one object."""
+def _call_path(data: bytes) -> CallPath:
     value = _unpacked(msgspec.msgpack.decode(data), _DEEPEST // 2)
-    if not isinstance(value, Calls):
+    if not isinstance(value, CallPath):
         raise BadMessage(f"a message cannot be read: a {type(value).__name__} does not travel so")
     return value
+
+
+_known_call_path = lru_cache(maxsize=1024)(
+    _call_path
+)  # equal ones, of whatever host, are one object
 
 
 def _object(name: str, values: list[object]) -> object:

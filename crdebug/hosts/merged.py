@@ -228,9 +228,7 @@ def _with_rank(notice: Notice, rank: int, address: int) -> Notice:
             return _with_address(notice, rank, address)
         case RankRunning():
             return RankRunning(rank)
-        case GdbSays():
-            return replace(notice, rank=rank)
-        case BreakpointChanged() | BreakpointGone() | DebuggerDied():
+        case GdbSays() | BreakpointChanged() | BreakpointGone() | DebuggerDied():
             return replace(notice, rank=rank)
     raise TypeError(f"no target tells a {type(notice).__name__}")
 

@@ -14,6 +14,7 @@ from crdebug.base.errors import CrdebugError, DeadlineExpired, GdbDied
 from crdebug.base.events import Event, JobSays, StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.base.settings import Settings
+from crdebug.debugger.node import MARGIN
 from crdebug.debugger.question import Question
 from crdebug.debugger.run import Ran, Run
 from crdebug.hosts import greeting
@@ -61,8 +62,6 @@ from crdebug.node.probes import Machine
 if TYPE_CHECKING:
     from crdebug.hosts.remote import RemoteTarget
     from crdebug.hosts.starting import Started
-
-_MARGIN = 2.0  # seconds beyond the time that an agent has: its own error says more than ours
 
 
 class RemoteNode:
@@ -253,7 +252,7 @@ class RemoteNode:
         try:
             if seconds is None:
                 return await self._wire.call(request)
-            limit = Deadline(seconds + _MARGIN)
+            limit = Deadline(seconds + MARGIN)
             return await limit.wait(self._wire.call(request), f"the agent on {self._host}")
         except CrdebugError as error:
             raise (self._error() if self._lost and error is self._wire.ended else error) from None
@@ -338,7 +337,7 @@ class RemoteNode:
             self._watching.cancel()
         self._wire.end(CrdebugError("crdebug has ended the conversation"))
         alive = self._watching is not None and not self._lost
-        await self._started.close(deadline if alive else Deadline(_MARGIN))
+        await self._started.close(deadline if alive else Deadline(MARGIN))
         self._reading.cancel()
         tasks = [self._reading, *([self._watching] if self._watching else [])]
         await asyncio.gather(*tasks, return_exceptions=True)

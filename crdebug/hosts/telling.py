@@ -22,7 +22,9 @@ class Telling:
     """look: makes the mirrors of these ranks, as of one look.  send: to crdebug."""
 
     def __init__(
-        self, look: Callable[[list[int]], list[Mirror]], send: Callable[..., None]
+        self,
+        look: Callable[[list[int]], list[Mirror]],
+        send: Callable[[*tuple[Message, ...]], None],
     ) -> None:
         self._look = look
         self._send = send

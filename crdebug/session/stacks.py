@@ -39,7 +39,7 @@ class Stacks(Looking):
             stacks, errors = found.values, found.merged_errors()
         else:
             one = some(await self.stacks(ranks))
-            stacks = {rank: (stack.calls.frames,) for rank, stack in one.values.items()}
+            stacks = {rank: (stack.path.frames,) for rank, stack in one.values.items()}
             errors = one.merged_errors()
         branches = merge(stacks, depth=depth, function_only=function_only)
         return StackTree(branches, all_threads, errors)

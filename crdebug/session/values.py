@@ -3,7 +3,7 @@ import them from here."""
 
 from crdebug.checkpoint.store import Checkpoint
 from crdebug.debugger.breakpoints import Breakpoint
-from crdebug.debugger.frames import DIFFERING, Calls, Stack, agreed
+from crdebug.debugger.frames import Stack, agreed
 from crdebug.debugger.group import HostInfo, RankInfo
 from crdebug.debugger.stacktree import Branch, StackTree
 from crdebug.debugger.target import Frame, PointKind, ThreadInfo
@@ -21,12 +21,10 @@ from crdebug.travel.verify import Verified
 
 __all__ = [
     "BUDGET",
-    "DIFFERING",
     "EVERY",
     "Bound",
     "Branch",
     "Breakpoint",
-    "Calls",
     "Checkpoint",
     "Communicator",
     "Compared",

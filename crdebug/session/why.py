@@ -39,7 +39,7 @@ class Why(Stacks):
         calls: dict[str, list[int]] = {}
         outside = []
         for rank, stack in answers.values.items():
-            call = _call(stack.calls.frames)
+            call = _call(stack.path.frames)
             if call is None:
                 outside.append(rank)
             elif rank in ranks:

@@ -198,12 +198,12 @@ def _said(answers: Answers[str]) -> Iterator[str]:
 def _backtraces(answers: Answers[Stack], *, each: bool) -> Iterator[str]:
     # Of ranks in the same calls the arguments are shown in which all of them agree.
     values = answers.values.items()
-    same = classes((rank, rank if each else stack.calls) for rank, stack in values)
+    same = classes((rank, rank if each else stack.path) for rank, stack in values)
     for ranks, _ in same:
         yield f"[{ranks}]"
         stacks = [answers.values[rank] for rank in ranks]
         arguments = agreed(stack.arguments for stack in stacks)
-        for frame, text in zip(stacks[0].calls.frames, arguments, strict=True):
+        for frame, text in zip(stacks[0].path.frames, arguments, strict=True):
             yield "  " + _frame(frame, text)
     yield from errors(answers)
 

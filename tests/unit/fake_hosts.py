@@ -102,12 +102,17 @@ class End:
         self.other.reader.feed_eof()
 
 
+def pair() -> tuple[End, End]:
+    here, there = End(), End()
+    here.other, there.other = there, here
+    return here, there
+
+
 class Near:
     """An agent in this process (crdebug.hosts.starting.Started)."""
 
     def __init__(self) -> None:
-        self.stream, self.there = End(), End()
-        self.stream.other, self.there.other = self.there, self.stream
+        self.stream, self.there = pair()
         self.agent = FakeAgent(self.there)
         self._serving = asyncio.create_task(self.agent.run())
 

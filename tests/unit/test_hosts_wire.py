@@ -7,28 +7,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 import pytest
+from fake_hosts import End, pair
 
 from crdebug.base.errors import BadInput, CrdebugError
 from crdebug.hosts.messages import Do, Failed, Message, Ping, Reply, Request, Says
 from crdebug.hosts.wire import MARK, Wire
-
-
-class End:
-    """One end of a pair of streams."""
-
-    def __init__(self) -> None:
-        self.reader = asyncio.StreamReader()
-        self.other: End
-
-    async def read(self, size: int) -> bytes:
-        return await self.reader.readexactly(size)
-
-    def write(self, data: bytes) -> None:
-        if not self.other.reader.at_eof():
-            self.other.reader.feed_data(data)
-
-    def close(self) -> None:
-        self.other.reader.feed_eof()
 
 
 async def nothing(request: Request) -> object:
@@ -41,8 +24,7 @@ async def wires(
     take: Callable[[Message], None] = lambda message: None,
 ) -> AsyncIterator[tuple[Wire, Wire, End]]:
     """One that asks and hears, one that serves; and the stream of the latter."""
-    here, there = End(), End()
-    here.other, there.other = there, here
+    here, there = pair()
     asking, serving = Wire(here, nothing, take), Wire(there, serve)
     running = [asyncio.create_task(each.run()) for each in (asking, serving)]
     try:
@@ -162,8 +144,7 @@ async def test_when_the_other_side_ends_or_says_nonsense_nobody_waits(
 
 async def marked(before: bytes) -> str:
     """What a wire says whose other side has sent this, and then ended."""
-    here, there = End(), End()
-    here.other, there.other = there, here
+    here, there = pair()
     there.write(before)
     there.close()
     return str(await Wire(here, nothing, mark=MARK).run())
