@@ -195,6 +195,7 @@ class Operation:
             target = await self._attached(rank, hold)
             refuse_undumpable(hold.pid, rank)
             hold.refuse_obstacles()
+            hold.refuse_without_stack()
             # Clear what an interrupt may have left behind: once the waitpoint signal is queued, no
             # thread may run before its GDB detaches.
             await target.interrupt(Deadline(self._settings.command))

@@ -42,6 +42,10 @@ class Hold(Protocol):
         """Raises Refused if its threads cannot be held now."""
         ...
 
+    def refuse_without_stack(self) -> None:
+        """Raises Refused if a thread has no stack left on which it could be held."""
+        ...
+
     def close(self, calls: Mapping[int, int], held: Mapping[int, int]) -> tuple[proc.Thread, ...]:
         """Prepare to hold the threads that `lead_in` brings. Returns those that block the signal,
         which must be unblocked first. For the arguments see WaitpointHold.close_gate."""
@@ -107,6 +111,9 @@ class SigstopHold:
 
     def refuse_obstacles(self) -> None:
         """Nothing can block SIGSTOP."""
+
+    def refuse_without_stack(self) -> None:
+        """SIGSTOP needs none."""
 
     def close(self, calls: Mapping[int, int], held: Mapping[int, int]) -> tuple[proc.Thread, ...]:
         return ()  # no thread can block SIGSTOP

@@ -20,6 +20,7 @@ from crdebug.base.ranks import RankSet
 from crdebug.native.shim import layout
 from crdebug.native.shim.layout import Shim, ThreadEntry
 from crdebug.node import proc, ptrace, signals
+from crdebug.node.stack_room import threads_without_room
 
 _STRUCT = "crdebug_shim"
 _GATE = "MPIR_checkpoint_debug_gate"
@@ -138,6 +139,18 @@ class WaitpointHold:
                 "but crdebug needs it to lead threads into the waitpoint",
                 ranks=RankSet.of([self.rank]),
                 hint="choose another signal with 'crdebug run --signal'",
+            )
+
+    def refuse_without_stack(self) -> None:
+        """Raises Refused, naming the threads whose stack has no room for the handler."""
+        lacking = threads_without_room(self.pid)
+        if lacking:
+            threads = ", ".join(f"{thread.tid} ({thread.name})" for thread in lacking)
+            raise Refused(
+                f"no room on the stack of thread {threads} for the signal that leads it into the "
+                "waitpoint, which would end the rank",
+                ranks=RankSet.of([self.rank]),
+                hint="go back first, to before its stack overflowed (see 'help goto')",
             )
 
     def blockers(self) -> tuple[proc.Thread, ...]:
@@ -268,6 +281,7 @@ class WaitpointHold:
         let the rank go. asker: our PID, by which the thread sees whether the request is still
         valid."""
         self.refuse_obstacles()
+        self.refuse_without_stack()
         self.refuse_blockers()
         self.set_asker(asker)
         main = proc.inner_pid(self.pid)

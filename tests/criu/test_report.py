@@ -55,23 +55,13 @@ async def test_of_a_crash_it_has_the_place_and_a_checkpoint_to_look_again(file: 
     assert checkpoint.handle == again[1]
 
 
-async def test_of_a_stack_that_has_overflown_the_page_stays_short(
-    file: Path, tmp_path: Path
-) -> None:
-    program = tmp_path / "deep.c"
-    program.write_text(
-        "#include <mpi.h>\nstatic volatile int sink;\n"
-        "int deep(int n) { char room[200]; room[0] = (char)n; sink += room[0];\n"
-        "return deep(n + 1) + room[0] + sink; }\n"
-        "int main(int argc, char **argv) { int rank; MPI_Init(&argc, &argv);\n"
-        "MPI_Comm_rank(MPI_COMM_WORLD, &rank); if (rank == 1) deep(0);\n"
-        "MPI_Barrier(MPI_COMM_WORLD); return MPI_Finalize(); }\n"
-    )
-    subprocess.run(["mpicc", "-g", "-O0", "-o", tmp_path / "deep", program], check=True)
-    ran = await reported(file, command(tmp_path / "deep", ranks=2))
+async def test_of_a_stack_that_has_overflown_the_page_stays_short(file: Path) -> None:
+    ends = ["--rank", 1, "--how", "overflow", "--step", 4]
+    ran = await reported(file, command(build("dies"), *ends, ranks=2))
     assert ran.status != 0
     told = text(file)
     assert "rank 1 got SIGSEGV: deep" in told
+    assert "no room on the stack of thread" in told
     assert len(told.splitlines()) < 1000
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from crdebug.base.errors import Refused
 from crdebug.base.events import StopReason
 from crdebug.base.ranks import RankSet
 from crdebug.session import Session
@@ -52,6 +53,23 @@ async def test_what_changed_last_before_a_crash_and_the_steps_before_it(
                 # The others can go back too, though this rank never reaches its next call.
                 moment = await past.goto_tick(0, 9)
                 assert moment.tick == 9
+
+
+async def test_where_its_stack_has_overflown_a_rank_is_spared_a_checkpoint() -> None:
+    options = ("--how", "overflow", "--rank", 1, "--step", STEP, "--delay-us", 0)
+    async with recorded(build("dies"), *options, ranks=2) as job:
+        past = history(job)
+        stop = await job.resume(job.ranks)
+        assert [each.detail for each in stop.cause] == ["SIGSEGV"]
+        for _ in range(2):
+            with pytest.raises(Refused, match=r"no room on the stack of thread \d+ \(dies\)"):
+                await job.checkpoint()
+        assert (await job.evaluate(ONE, "step")).values[1] == str(STEP)  # it is still there
+        moment = await past.goto_tick(1, 9)
+        assert moment.tick == 9
+        await job.checkpoint()
+        stop = await job.resume(job.ranks)
+        assert [each.detail for each in stop.cause] == ["SIGSEGV"]
 
 
 @pytest.mark.parametrize("how", ["exit", "kill"])

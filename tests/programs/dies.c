@@ -2,7 +2,7 @@
 //
 // --rank N        which one
 // --step N        in which step; 0: never
-// --how HOW       exit (without MPI_Finalize), segv, fpe, abort, assert,
+// --how HOW       exit (without MPI_Finalize), segv, overflow (of its stack), fpe, abort, assert,
 //                 mpi-abort, mpi-error (a message for a rank that is not there), or kill (by SIGKILL)
 // --status N      of exit
 // --steps N       steps of the others
@@ -16,6 +16,12 @@ static long steps = 100, delay_us = 1000, rank, when = 20, status = 7;
 static const char *how = "exit";
 static volatile long last_words, zero;
 
+__attribute__((noinline)) static int deep(int calls) {
+    volatile char room[1000];
+    room[0] = (char)calls;
+    return calls < INT32_MAX ? deep(calls + 1) + room[0] : 0;
+}
+
 // What is on the stack where it ends is another thing each time.
 __attribute__((noinline)) static void die(void) {
     volatile struct timespec remains[64];
@@ -27,6 +33,8 @@ __attribute__((noinline)) static void die(void) {
         exit((int)status);
     } else if (strcmp(how, "segv") == 0) {
         *(volatile int *)8 = 1;
+    } else if (strcmp(how, "overflow") == 0) {
+        last_words = deep(0);
     } else if (strcmp(how, "fpe") == 0) {
         last_words = step / zero;
     } else if (strcmp(how, "abort") == 0) {
