@@ -24,6 +24,7 @@ import gdb
 
 OWN_INDEX = "crdebug-index-"  # and the GDB's process id
 PORTION = 1 << 20  # bytes to copy at a time
+MOST_FILES, MOST_BYTES = 300, 1 << 30  # a program that is compiled again leaves its index behind
 
 
 def begin_own_index(shared: str) -> None:
@@ -52,7 +53,19 @@ def end_own_index(own: str, shared: str) -> None:
                 whole = os.path.join(shared, f"{each.name}-{os.getpid()}")
                 copy_file(each.path, whole)
                 os.replace(whole, os.path.join(shared, each.name))
+                thin_out(shared)
     remove_index(own)
+
+
+def thin_out(shared: str) -> None:
+    """Remove what GDBs have read longest ago, as far as it is too much."""
+    left = MOST_BYTES
+    found = [(each.stat(), each.path) for each in os.scandir(shared)]
+    for place, (status, path) in enumerate(sorted(found, key=lambda each: -each[0].st_atime_ns)):
+        left -= status.st_size
+        if place >= MOST_FILES or left < 0:
+            with contextlib.suppress(FileNotFoundError):  # another GDB does the same
+                os.unlink(path)
 
 
 def copy_file(path: str, copy: str) -> None:

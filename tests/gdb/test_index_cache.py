@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from pathlib import Path
 
@@ -64,6 +65,31 @@ async def test_a_file_is_shared_once_its_gdb_has_ended(
     ]
     await second.close(soon())
     assert sorted(shared.iterdir()) == files and not owned(second)
+
+
+async def test_what_was_read_longest_ago_makes_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, spawn: Spawn
+) -> None:
+    """A program that is compiled again and again leaves an index each time."""
+    monkeypatch.setenv("CRDEBUG_CACHE", str(tmp_path))
+    shared, most = index_cache(), 300
+    shared.mkdir(parents=True)
+    old = [shared / f"{number:040x}.gdb-index" for number in range(most + 5)]
+    for number, path in enumerate(old):
+        path.touch()
+        os.utime(path, (1000 + number, 1000))
+    huge = shared / f"{most:041x}.gdb-index"
+    with huge.open("wb") as file:
+        file.truncate(1 << 30)  # has no blocks on disk
+    os.utime(huge, (1100.5, 1000))
+    target = await GdbTarget.launch(0, soon(), scripts=scripts())
+    await target.attach(spawn().pid, soon())
+    await target.console("info line main", soon())
+    await target.close(soon())
+    left = sorted(shared.iterdir(), key=lambda path: -path.stat().st_atime_ns)
+    new = [path for path in left if path not in old]
+    assert new and huge not in left and all(map(whole, new))
+    assert [path for path in left if path in old] == old[101:][::-1]
 
 
 async def test_a_gdb_that_cannot_write_there_does_without(
