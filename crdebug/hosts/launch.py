@@ -31,7 +31,7 @@ from crdebug.job.over_hosts import Named, Spread
 from crdebug.job.ranks_there import why_ended
 from crdebug.job.starter_events import note_ranks, starter_events
 from crdebug.native.build import build
-from crdebug.node import bare, programs
+from crdebug.node import bare, proc, programs
 from crdebug.node.launchers import NAMES
 from crdebug.node.probes import mpi_family
 from crdebug.node.slurm import host_names
@@ -169,8 +169,9 @@ class OverHosts:
         events = directory.run(record.incarnation) / "events"
         while True:
             found = await self._ask()
+            lives = proc.is_alive(record.pid, record.start)
             said = starter_events(events)
-            if said.status is not None or said.failure:
+            if said.status is not None or said.failure or not lives:
                 error = why_ended(directory, record)
                 raise LauncherEnded(error.problem, hint=error.hint)
             if 0 < found.size <= len(found.entries):

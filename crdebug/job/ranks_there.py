@@ -72,8 +72,8 @@ async def await_ranks(
     """Wait until all ranks have registered, and can be led into the waitpoint; returns the job,
     with the ranks that have not ended.
 
-    Raises CrdebugError with the launcher's last words if the launcher ends before that, Refused if
-    it ends right then, DeadlineExpired.
+    Raises CrdebugError with the launcher's last words if it or the starter ends before that,
+    Refused if it ends right then, DeadlineExpired.
     """
     if record.hosts:
         raise NotAvailable(
@@ -83,7 +83,7 @@ async def await_ranks(
 
     async def registered() -> None:
         try:
-            follower = file_watch.Follower({events: 0})
+            follower = file_watch.Follower({events: 0}, (record.pid, record.start))
         except FileNotFoundError:
             raise StoreError(f"{events.parent} is missing") from None
         try:
@@ -93,6 +93,7 @@ async def await_ranks(
                     raise why_ended(directory, record)
                 if said.ranks is not None:
                     return
+            raise why_ended(directory, record)  # somebody has killed it
         finally:
             follower.close()
 

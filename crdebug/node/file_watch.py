@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ctypes
 import os
 from collections.abc import AsyncIterator
 from pathlib import Path
+
+from crdebug.node import proc
 
 _libc = ctypes.CDLL(None, use_errno=True)
 _IN_MODIFY = 0x2
@@ -23,11 +26,13 @@ def _checked(result: int, path: Path | None = None) -> int:
 class Follower:
     """Reads the data that is appended to some files of a directory, from given offsets on.
 
-    Owns an inotify descriptor until `close`. A file that does not exist yet counts as empty. Raises
+    writer: the process that writes them, if its end is an end of the changes too.
+
+    Owns descriptors until `close`. A file that does not exist yet counts as empty. Raises
     FileNotFoundError if the directory does not exist.
     """
 
-    def __init__(self, files: dict[Path, int]) -> None:
+    def __init__(self, files: dict[Path, int], writer: tuple[int, int] | None = None) -> None:
         self._offsets = dict(files)
         self._changed = asyncio.Event()
         self._changed.set()  # for data that is there already
@@ -41,11 +46,31 @@ class Follower:
             os.close(self._descriptor)
             raise
         asyncio.get_running_loop().add_reader(self._descriptor, self._wake)
+        self._over = False
+        self._writer = None if writer is None else self._watch(*writer)
 
     @property
     def offsets(self) -> dict[Path, int]:
         """How far each file has been read."""
         return dict(self._offsets)
+
+    def _watch(self, pid: int, start: int) -> int | None:
+        """A descriptor that becomes readable when the process ends (pidfd_open(2)); None if it has
+        ended."""
+        with contextlib.suppress(ProcessLookupError):
+            descriptor = os.pidfd_open(pid)
+            if proc.is_alive(pid, start):
+                asyncio.get_running_loop().add_reader(descriptor, self._end)
+                return descriptor
+            os.close(descriptor)
+        self._over = True
+        return None
+
+    def _end(self) -> None:
+        assert self._writer is not None
+        asyncio.get_running_loop().remove_reader(self._writer)
+        self._over = True
+        self._changed.set()
 
     def _wake(self) -> None:
         try:
@@ -70,14 +95,20 @@ class Follower:
         return found
 
     async def changes(self) -> AsyncIterator[list[tuple[Path, bytes]]]:
-        """New data whenever there is some, for ever."""
+        """New data whenever there is some: for ever, or until the writer has ended and everything
+        has been read."""
         while True:
             await self._changed.wait()
             self._changed.clear()
+            over = self._over
             news = self.read()
             if news:
                 yield news
+            if over:
+                return
 
     def close(self) -> None:
-        asyncio.get_running_loop().remove_reader(self._descriptor)
-        os.close(self._descriptor)
+        for descriptor in (self._descriptor, self._writer):
+            if descriptor is not None:
+                asyncio.get_running_loop().remove_reader(descriptor)
+                os.close(descriptor)

@@ -45,10 +45,7 @@ def has_room(mappings: Sequence[Mapping], pointer: int, needed: int, limit: int 
     in bytes; None: as large as there is room. Only that one grows ("[stack]").
     """
     lowest = pointer - needed
-    for begin, end in _writable(mappings, limit):
-        if begin <= lowest and pointer <= end:
-            return True
-    return False
+    return any(begin <= lowest and pointer <= end for begin, end in _writable(mappings, limit))
 
 
 def _writable(mappings: Sequence[Mapping], limit: int | None) -> Iterator[tuple[int, int]]:

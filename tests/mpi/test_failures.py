@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import signal
 import subprocess
@@ -22,6 +23,7 @@ from crdebug.job.directory import JobDirectory, all_jobs
 from crdebug.job.ranks_there import await_ranks
 from crdebug.node import proc, signals
 from crdebug.session import Session
+from harness.cli import finish, started
 from harness.faults import dead_slow
 from harness.jobs import Heard, bare_job, run_to_end, session
 from harness.mpirun import command
@@ -51,6 +53,21 @@ async def test_a_program_that_is_not_there() -> None:
     why = "the launcher could not start the ranks: the program cannot be run; it ended with status "
     assert said.startswith(why)
     assert "Executable: ./nothing" in said
+
+
+async def test_a_starter_that_is_killed_before_the_ranks_are_there() -> None:
+    with started("run", "--name", "early", "--", "sleep", 1000) as ran:
+        directory = JobDirectory("early")
+
+        def registered() -> bool:
+            return directory.exists() and directory.read().pid != 0
+
+        await Deadline(60).until(registered, "its starter")
+        os.kill(directory.read().pid, signal.SIGKILL)
+        status, _, said = await finish(ran)
+    assert status == 1
+    assert said.endswith("\ncrdebug: the launcher ended before all ranks were there\n")
+    assert all_jobs() == ()
 
 
 async def test_an_option_that_the_launcher_does_not_know() -> None:

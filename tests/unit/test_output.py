@@ -13,6 +13,7 @@ import pytest
 from crdebug.base.deadline import Deadline
 from crdebug.base.events import Event, JobEnded, JobOutput, JobSays
 from crdebug.job.output import OutputRelay
+from crdebug.node import proc
 from crdebug.node.file_watch import Follower
 
 pytestmark = pytest.mark.unit
@@ -208,3 +209,27 @@ async def test_a_follower_starts_at_the_given_offset(tmp_path: Path) -> None:
         assert follower.read() == [(path, b"67")]
     finally:
         follower.close()
+
+
+async def test_a_follower_reads_to_the_end_of_the_writer(tmp_path: Path) -> None:
+    path = tmp_path / "file"
+    writer = await asyncio.create_subprocess_exec(
+        "sh", "-c", f"read begin; printf 12 > {path}; exit 1", stdin=asyncio.subprocess.PIPE
+    )
+    follower = Follower({path: 0}, (writer.pid, proc.started(writer.pid)))
+    try:
+        await writer.communicate(b"\n")
+        assert b"".join([data async for news in follower.changes() for _, data in news]) == b"12"
+    finally:
+        follower.close()
+
+
+async def test_a_writer_that_has_ended_before_has_written_all(tmp_path: Path) -> None:
+    path, before = tmp_path / "file", os.listdir("/proc/self/fd")
+    path.write_bytes(b"12")
+    follower = Follower({path: 0}, (os.getpid(), proc.started(os.getpid()) + 1))  # another's PID
+    try:
+        assert [news async for news in follower.changes()] == [[(path, b"12")]]
+    finally:
+        follower.close()
+    assert os.listdir("/proc/self/fd") == before
