@@ -70,7 +70,7 @@ def _program(mpi: Mpi, language: str) -> list[str | Path | int]:
     return [programs.build("field", flags=programs.BINDINGS["mpi_f08"]), 3]
 
 
-@pytest.mark.every_mpi("")
+@pytest.mark.every_mpi("", up_to=2)  # the others take their turns in other files
 async def test_there_and_back(tmp_path: Path, mpi: Mpi, language: str) -> None:
     script = tmp_path / "script"
     script.write_text("\n".join(_SESSIONS[language]))
@@ -103,7 +103,7 @@ async def test_there_and_back(tmp_path: Path, mpi: Mpi, language: str) -> None:
 # ---- launchers -----------------------------------------------------------------------------------
 
 
-@pytest.mark.every_mpi("launchers", up_to=2)
+@pytest.mark.every_mpi("launchers", up_to=1)
 async def test_mpiexec_with_two_programs_and_a_hostfile(mpi: Mpi, tmp_path: Path) -> None:
     """All others use mpirun."""
     hosts, script = tmp_path / "hosts", tmp_path / "script"
@@ -153,7 +153,7 @@ def open_files(pids: list[int]) -> list[tuple[str, str]]:
     return [(str(path), os.readlink(path)) for path in paths]
 
 
-@pytest.mark.every_mpi("attach")
+@pytest.mark.every_mpi("attach", up_to=2)
 async def test_a_job_survives_many_attaches_and_detaches_unchanged(
     mpi: Mpi, tmp_path: Path, thorough: bool
 ) -> None:

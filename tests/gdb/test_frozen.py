@@ -113,7 +113,7 @@ async def open_moves(moves: Path, past_processes: list[Process]) -> AsyncIterato
 
 
 @pytest.mark.parametrize("way", WAYS)
-@pytest.mark.parametrize("seed", [1, 2, pytest.param(3, marks=pytest.mark.sweep)])
+@pytest.mark.parametrize("seed", [1, *(pytest.param(s, marks=pytest.mark.sweep) for s in (2, 3))])
 async def test_however_memory_changes_every_snapshot_is_put_back_whole(
     open_moves: OpenMoves, seed: int, way: str
 ) -> None:

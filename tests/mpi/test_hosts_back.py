@@ -272,6 +272,7 @@ def test_from_one_end_of_a_message_to_the_other(cluster: Cluster, mpi: str) -> N
     advect.followed_messages(advect.parts(play(cluster, mpi, "messages.crdebug", 200)))
 
 
+@pytest.mark.sweep  # of test_travel_messages, over hosts, where others go back and forth
 @pytest.mark.parametrize("mpi", DEBIANS)
 def test_since_when(cluster: Cluster, mpi: str) -> None:
     advect.bisected(advect.parts(play(cluster, mpi, "bisect.crdebug", 400)))

@@ -50,7 +50,13 @@ def test_a_held_rank_takes_large_messages(tmp_path: Path) -> None:
         assert running.finish() == "received\n"
 
 
-@pytest.mark.parametrize("program", ["wildcard", "testsome", "master", "persistent"])
+@pytest.mark.parametrize(
+    "program",
+    [
+        *("wildcard", "persistent"),
+        *(pytest.param(name, marks=pytest.mark.sweep) for name in ("testsome", "master")),
+    ],
+)
 def test_a_run_goes_on_where_the_log_ends(tmp_path: Path, program: str) -> None:
     """Receives that are open at the end of the log are posted, but only there."""
     for stop in (33, 98):

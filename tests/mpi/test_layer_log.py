@@ -140,7 +140,13 @@ def test_one_sided_epochs_are_tracked_and_calls_repeat(tmp_path: Path) -> None:
     assert [c.opens for c in calls if c.name == "MPI_Win_fence"] == [True, False, False]
 
 
-@pytest.mark.parametrize("mpi", MPIS, ids=[mpi.name for mpi in MPIS])
+@pytest.mark.parametrize(
+    "mpi",
+    [
+        pytest.param(mpi, id=mpi.name, marks=pytest.mark.sweep if number > 1 else ())
+        for number, mpi in enumerate(MPIS)
+    ],
+)
 def test_all_that_is_started_cancelled_or_taken_by_a_probe_is_matched(
     tmp_path: Path, mpi: Mpi
 ) -> None:
