@@ -275,7 +275,7 @@ def _knots(verdict: Verdict, standings: Mapping[int, Standing]) -> Iterator[str]
             "there in a moment"
         )
     elif doubtful:
-        yield f"{named(doubtful)}: perhaps they cannot go on"
+        yield f"{named(doubtful)}: perhaps {'it' if len(doubtful) == 1 else 'they'} cannot go on"
     if not verdict.perhaps:
         yield _no_deadlock(verdict, standings)
 

@@ -6,7 +6,7 @@ The ranks' clocks say where they are, the logs what they did. Nothing here moves
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from crdebug.attached.job import AttendedJob
@@ -142,6 +142,14 @@ class RecordedJob:
             hint = "'restart' goes back to a checkpoint without it"
             raise self.so_far.too_long(room, hint)
         return more
+
+    def read_sound(self) -> Sequence[NotAvailable]:
+        """Read all that is new, but leave out the logs that are damaged, until the next time: their
+        errors.
+
+        Raises NotAvailable for what is damaged and is no rank's own, Refused as `read` does.
+        """
+        return self.so_far.read_sound(self._log_files(), memory.available() // 2)
 
     def _log_files(self) -> Iterator[Path]:
         return clocks.in_directory(self.job.logs)

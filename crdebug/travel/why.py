@@ -36,22 +36,21 @@ async def judged(recorded: RecordedJob, stood: Stood, ranks: RankSet) -> tuple[l
         if each.state is State.COMPUTES and at is not None:
             standings[info.rank] = replace(each, place=_place(at))
     told = await in_words(found.verdict, standings, found.places, found.logs, ranks)
-    problem = (found.problem,) if found.problem else without_record(found.looks, found.logs)
-    lines = [*told, *problem]
+    lines = [*told, *(found.problems or without_record(found.looks, found.logs))]
     return lines, RankSet.of(found.verdict.proved)
 
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """What the ranks do. looks: at their clocks. places: of their calls. problem: why the record is
-    left alone, "" if it is not."""
+    """What the ranks do. looks: at their clocks. places: of their calls. problems: what of the
+    record cannot be used."""
 
     verdict: Verdict
     standings: Mapping[int, Standing]
     looks: Mapping[int, Look]
     logs: Mapping[int, RankLog]
     places: CallLines
-    problem: str = ""
+    problems: tuple[str, ...] = ()
 
 
 async def seen(recorded: RecordedJob, stood: Stood | None = None) -> Seen:
@@ -60,17 +59,18 @@ async def seen(recorded: RecordedJob, stood: Stood | None = None) -> Seen:
     group = recorded.job.group
     debugged = not group.running
     await recorded.refresh(logs=False)
-    before, problem = look(recorded.clocks(), debugged=debugged), ""
+    before = look(recorded.clocks(), debugged=debugged)
     logs: Mapping[int, RankLog]
     try:
         await recorded.refresh()
-        recorded.read()
+        damaged = recorded.read_sound()
+        problems = tuple(f"what it did before is not known: {error}" for error in damaged)
         logs, matching = recorded.so_far.logs, recorded.so_far.matching
     except Refused:
         raise
     except (CrdebugError, OSError) as error:
         logs, matching = {}, Matching(recorded.library)
-        problem = f"the record cannot be used: {error}"
+        problems = (f"the record cannot be used: {error}",)
     await recorded.refresh(logs=False)
     views = recorded.clocks()
     after = look(views, debugged=debugged)
@@ -78,7 +78,7 @@ async def seen(recorded: RecordedJob, stood: Stood | None = None) -> Seen:
     still = stood.still(views) if stood is not None else ()
     scene, standings = sight(before, after, logs, matching, len(group.ranks), seconds, still)
     places = recorded.call_lines()
-    return Seen(judge(scene, standings), standings, after, logs, places, problem)
+    return Seen(judge(scene, standings), standings, after, logs, places, problems)
 
 
 def _place(at: Location) -> str:

@@ -13,6 +13,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import BadInput, Refused
 from crdebug.base.events import JobSays
 from crdebug.base.ranks import RankSet
+from crdebug.job.directory import JobDirectory
 from crdebug.session import Session
 from harness import cli
 from harness.jobs import JOB, Heard, session
@@ -58,6 +59,20 @@ async def test_of_a_recorded_job_it_is_proved() -> None:
         await history(job).goto_tick(0, 3)
         with pytest.raises(Refused, match="the job is in its past"):
             await job.why(job.ranks)
+
+
+async def test_a_damaged_record_of_one_rank_leaves_the_others_theirs() -> None:
+    async with recorded(build("hangs"), "--mode", "member", ranks=4) as job:
+        await run_until_it_hangs(job)
+        whole = await said(job, "why-blocked")
+        with (JobDirectory(JOB).run(1) / "time/1").open("r+b") as log:
+            log.seek(8)
+            log.write(b"\xff" * 8)
+        *lines, last = await said(job, "why-blocked")
+        assert lines[:3] == whole[:3]  # the deadlock is proved as before
+        assert whole[3:] == ["1-2 can never go on either"]
+        assert lines[3:] == ["2 can never go on either", "1: perhaps it cannot go on"]
+        assert re.match(r"what it did before is not known: rank 1: .*/1 is damaged: its hea", last)
 
 
 async def test_the_history_knows_the_calls_that_ranks_are_in(tmp_path: Path) -> None:
