@@ -201,14 +201,11 @@ def beside_mdb() -> None:
         launch = Pairs(f"launch, {ranks} ranks in main (bare: mdb)", THREE_TIMES, 0.0)
         commands = Pairs(f"script of {len(SCRIPT)} commands, {ranks} ranks", THREE_TIMES, 0.0)
         for _ in range(ROUNDS):
-            for pair, seconds in zip(
-                (launch, commands), ours(program, starter, script, ranks), strict=True
-            ):
-                pair.ours.append(seconds)
-            for pair, seconds in zip(
-                (launch, commands), theirs(program, home, their_script, ranks), strict=True
-            ):
-                pair.bare.append(seconds)
+            mine = ours(program, starter, script, ranks)
+            other = theirs(program, home, their_script, ranks)
+            for pair, own, bare in zip((launch, commands), mine, other, strict=True):
+                pair.ours.append(own)
+                pair.bare.append(bare)
         compared += [launch, commands]
     print()
     report(compared)

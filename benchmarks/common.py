@@ -46,7 +46,7 @@ class Pairs:
         verdict = "met" if missed <= 0 else f"missed by {missed:.2f} s"
         return (
             f"{self.name:42} {ours:7.2f} s {bare:8.2f} s "
-            f"   {self.factor:g} x bare + {self.plus:g} s = {bound:.2f} s   {verdict} "
+            f"   {self.factor:.3g} x bare + {self.plus:g} s = {bound:.2f} s   {verdict} "
             f"(n={len(self.ours)}, ours {min(self.ours):.2f}-{max(self.ours):.2f})"
         )
 

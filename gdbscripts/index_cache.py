@@ -48,12 +48,17 @@ def end_own_index(own: str, shared: str) -> None:
     with contextlib.suppress(gdb.error):  # older GDBs have no such thread
         gdb.execute("maintenance wait-for-index-cache", to_string=True)
     with contextlib.suppress(OSError):  # a full disk, say
-        for each in os.scandir(own):
-            if each.name.endswith(".gdb-index") and not each.is_symlink():
-                whole = os.path.join(shared, f"{each.name}-{os.getpid()}")
-                copy_file(each.path, whole)
-                os.replace(whole, os.path.join(shared, each.name))
-                thin_out(shared)
+        written = [
+            each
+            for each in os.scandir(own)
+            if each.name.endswith(".gdb-index") and not each.is_symlink()
+        ]
+        for each in written:
+            whole = os.path.join(shared, f"{each.name}-{os.getpid()}")
+            copy_file(each.path, whole)
+            os.replace(whole, os.path.join(shared, each.name))
+        if written:
+            thin_out(shared)
     remove_index(own)
 
 

@@ -15,7 +15,7 @@ from crdebug.job.call_lines import CallLines, CallLinesHere
 from crdebug.job.clocks import ClockView, RankClock
 from crdebug.job.directory import JobDirectory, has_ended, is_alive
 from crdebug.job.ranks_there import await_ranks
-from crdebug.job.sight import Look, look, sight, without_record
+from crdebug.job.sight import Look, look, sight, without_past, without_record
 from crdebug.job.verdict_lines import in_words
 from crdebug.native.matcher.library import Library
 from crdebug.native.matcher.loading import load
@@ -90,7 +90,7 @@ async def _told(
         except (CrdebugError, OSError) as error:
             recorded.forget()
             return [f"the record cannot be used: {error}"]
-        return [f"what it did before is not known: {error}" for error in damaged]
+        return [*without_past(damaged)]
 
     async def see(
         seconds: Mapping[int, float], still: frozenset[int]

@@ -241,9 +241,8 @@ def _call_path(data: bytes) -> CallPath:
     return value
 
 
-_known_call_path = lru_cache(maxsize=1024)(
-    _call_path
-)  # equal ones, of whatever host, are one object
+# Equal ones, of whatever host, are one object.
+_known_call_path = lru_cache(maxsize=1024)(_call_path)
 
 
 def _object(name: str, values: list[object]) -> object:

@@ -96,6 +96,12 @@ def sight(
     return scene, standings
 
 
+def without_past(damaged: Iterable[NotAvailable]) -> Iterator[str]:
+    """A line for each record that is damaged; see Recorded.read_sound."""
+    for error in damaged:
+        yield f"what it did before is not known: {error}"
+
+
 def without_record(seen: Mapping[int, Look], logs: Mapping[int, RankLog]) -> Iterator[str]:
     """A line for the ranks whose record is gone or damaged, if there are any."""
     ranks = [

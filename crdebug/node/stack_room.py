@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from crdebug.node import proc
 from crdebug.node.proc import Mapping
 
+Range = tuple[int, int]  # of addresses, the second one outside
 _RED_ZONE = 128  # bytes below the stack pointer that belong to the function (System V ABI, x86-64)
 _HANDLER = 2048  # what our handler needs itself
 _FRAMES = 2  # the signal may come once more, in the waitpoint
@@ -26,30 +27,31 @@ _USUAL_FRAME = 2048  # of a kernel older than 5.14, which does not tell; MINSIGS
 def threads_without_room(pid: int) -> tuple[proc.Thread, ...]:
     """The threads at whose stack pointer no handler can begin. Only of threads that stand still is
     the stack pointer known; all others are taken to have room."""
-    mappings = proc.maps(pid)
+    room = writable(proc.maps(pid), _stack_limit(pid))
     needed = _RED_ZONE + _FRAMES * _frame_size(pid) + _HANDLER
-    most = _stack_limit(pid)
-    lacking = {
-        tid
-        for tid in proc.tids(pid)
-        if (pointer := _stack_pointer(pid, tid)) is not None
-        and not has_room(mappings, pointer, needed, most)
-    }
-    return tuple(thread for thread in proc.threads(pid) if thread.tid in lacking)
+
+    def lacks(thread: proc.Thread) -> bool:
+        pointer = _stack_pointer(pid, thread.tid)
+        return pointer is not None and not has_room(room, pointer, needed)
+
+    return tuple(filter(lacks, proc.threads(pid)))
 
 
-def has_room(mappings: Sequence[Mapping], pointer: int, needed: int, limit: int | None) -> bool:
-    """Can the `needed` bytes below the stack pointer be written?
+def has_room(room: Sequence[Range], pointer: int, needed: int) -> bool:
+    """Can the `needed` bytes below the stack pointer be written?"""
+    return any(begin <= pointer - needed and pointer <= end for begin, end in room)
 
-    mappings: all of the process, by address. limit: how large the main thread's stack may become,
-    in bytes; None: as large as there is room. Only that one grows ("[stack]").
+
+def writable(mappings: Sequence[Mapping], limit: int | None) -> tuple[Range, ...]:
+    """What of a process's memory can be written, or grow until it can; neighbours are one.
+
+    mappings: all of them, by address. limit: how large the main thread's stack may become, in
+    bytes; None: as large as there is room. Only that one grows ("[stack]").
     """
-    lowest = pointer - needed
-    return any(begin <= lowest and pointer <= end for begin, end in _writable(mappings, limit))
+    return tuple(_writable(mappings, limit))
 
 
-def _writable(mappings: Sequence[Mapping], limit: int | None) -> Iterator[tuple[int, int]]:
-    """What can be written, neighbours as one."""
+def _writable(mappings: Sequence[Mapping], limit: int | None) -> Iterator[Range]:
     first, end = 0, 0
     below = 0  # where the mapping before ends, if it may be accessed
     for each in mappings:

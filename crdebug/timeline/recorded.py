@@ -65,7 +65,9 @@ class Recorded:
         self.matching.grown([*self.logs])
         return bool(left)
 
-    def read_sound(self, paths: Iterable[Path], room: float) -> Sequence[NotAvailable]:
+    def read_sound(
+        self, paths: Iterable[Path], room: float, hint: str | None = None
+    ) -> Sequence[NotAvailable]:
         """Read all that is new, but leave out logs that are damaged: their errors.
 
         room: bytes of memory that it may take.  Raises NotAvailable for what is damaged and is no
@@ -75,7 +77,7 @@ class Recorded:
         while True:
             try:
                 if self.read(left, room=room):
-                    raise self.too_long(room)
+                    raise self.too_long(room, hint)
                 return errors
             except NotAvailable as error:
                 names = {str(rank) for rank in error.ranks or ()}

@@ -26,6 +26,8 @@ from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
 from crdebug.timeline.recorded import Recorded
 
+_TOO_LONG = "'restart' goes back to a checkpoint without it"  # what to do about such a record
+
 
 class RecordedJob:
     """The job of a session, as its clocks and logs show it. library: reads the logs."""
@@ -139,8 +141,7 @@ class RecordedJob:
         room = memory.available() // 2
         more = self.so_far.read(self._log_files(), seconds, room)
         if more and seconds == math.inf:
-            hint = "'restart' goes back to a checkpoint without it"
-            raise self.so_far.too_long(room, hint)
+            raise self.so_far.too_long(room, _TOO_LONG)
         return more
 
     def read_sound(self) -> Sequence[NotAvailable]:
@@ -149,7 +150,7 @@ class RecordedJob:
 
         Raises NotAvailable for what is damaged and is no rank's own, Refused as `read` does.
         """
-        return self.so_far.read_sound(self._log_files(), memory.available() // 2)
+        return self.so_far.read_sound(self._log_files(), memory.available() // 2, _TOO_LONG)
 
     def _log_files(self) -> Iterator[Path]:
         return clocks.in_directory(self.job.logs)

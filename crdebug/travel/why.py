@@ -9,7 +9,7 @@ from crdebug.base.errors import CrdebugError, Refused
 from crdebug.base.events import Location
 from crdebug.base.ranks import RankSet
 from crdebug.job.call_lines import CallLines
-from crdebug.job.sight import Look, look, sight, without_record
+from crdebug.job.sight import Look, look, sight, without_past, without_record
 from crdebug.job.verdict_lines import in_words
 from crdebug.timeline.log import RankLog
 from crdebug.timeline.matching import Matching
@@ -63,8 +63,7 @@ async def seen(recorded: RecordedJob, stood: Stood | None = None) -> Seen:
     logs: Mapping[int, RankLog]
     try:
         await recorded.refresh()
-        damaged = recorded.read_sound()
-        problems = tuple(f"what it did before is not known: {error}" for error in damaged)
+        problems = tuple(without_past(recorded.read_sound()))
         logs, matching = recorded.so_far.logs, recorded.so_far.matching
     except Refused:
         raise

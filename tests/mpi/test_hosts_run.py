@@ -222,9 +222,8 @@ def test_an_agent_that_is_killed_is_replaced(cluster: Cluster) -> None:
         kill()
         at.expect_exact(again)
         at.sendline("continue")
-        at.expect(
-            r"rank \d: waits"
-        )  # before it runs, it would wait for another agent, and run then
+        # Killed before the run, the agent would be waited for, and the run begin after that.
+        at.expect(r"rank \d: waits")
         kill()
         at.expect_exact("the agent on n2 has ended: ranks 2-3 run on without a debugger")
         at.expect_exact(again)

@@ -40,8 +40,9 @@ MAPS = parse_maps(
     ],
 )
 def test_below_a_threads_stack_pointer(pointer: int, room: int) -> None:
-    assert stack_room.has_room(MAPS, pointer, room, 8 * MIB) == (room > 0)
-    assert not stack_room.has_room(MAPS, pointer, room + 1, 8 * MIB)
+    ranges = stack_room.writable(MAPS, 8 * MIB)
+    assert stack_room.has_room(ranges, pointer, room) == (room > 0)
+    assert not stack_room.has_room(ranges, pointer, room + 1)
 
 
 @pytest.mark.parametrize(
@@ -54,8 +55,9 @@ def test_below_a_threads_stack_pointer(pointer: int, room: int) -> None:
     ],
 )
 def test_the_main_threads_stack_grows(limit: int | None, lowest: int) -> None:
-    assert stack_room.has_room(MAPS, 0x3FFF0000, 0x3FFF0000 - lowest, limit)
-    assert not stack_room.has_room(MAPS, 0x3FFF0000, 0x3FFF0000 - lowest + 1, limit)
+    ranges = stack_room.writable(MAPS, limit)
+    assert stack_room.has_room(ranges, 0x3FFF0000, 0x3FFF0000 - lowest)
+    assert not stack_room.has_room(ranges, 0x3FFF0000, 0x3FFF0000 - lowest + 1)
 
 
 DEEP = """
