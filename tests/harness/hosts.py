@@ -465,7 +465,7 @@ def _environment(directory: Path, home: Path | None) -> dict[str, str]:
     kept = {
         name: text
         for name, text in os.environ.items()
-        if name == MARK or name.startswith(("OMPI_MCA_", "MPIR_CVAR_"))
+        if name == MARK or name.startswith(("OMPI_MCA_", "MPIR_CVAR_", "HWLOC_"))
     }
     if home is not None:
         return users.environment(home) | kept | wanted

@@ -47,6 +47,8 @@ EVERYTHING = {
     "OMPI_MCA_btl": "self,vader,tcp",
     "OMPI_MCA_btl_tcp_if_include": "lo",
     "UCX_TLS": "self,posix,cma,tcp",
+    "HWLOC_PLUGINS_BLACKLIST": "hwloc_gl.so,hwloc_opencl.so,hwloc_cuda.so,hwloc_nvml.so,"
+    "hwloc_rsmi.so,hwloc_levelzero.so",
     "HYDRA_LAUNCHER": "fork",
     "PRTE_MCA_schizo_proxy": "ompi",
 }
