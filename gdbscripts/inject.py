@@ -17,6 +17,7 @@ verify them.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import re
@@ -26,12 +27,17 @@ import time
 import gdb
 
 from .ptrace import (
+    EVENT_EXIT,
+    OPTIONS,
     PTRACE_CONT,
+    PTRACE_SETOPTIONS,
     PTRACE_SETREGS,
     SIGSTOP,
     TGKILL,
+    TRACE_EXIT,
     WALL,
     WORD,
+    Gone,
     UserRegisters,
     libc,
     ptrace,
@@ -68,6 +74,10 @@ UNSAFE = re.compile(
 )
 
 
+class Ending(gdb.GdbError):
+    """A thread has come to its end, and stands right before it."""
+
+
 def is_unsafe(thread: gdb.InferiorThread) -> bool:
     """Is the allocator or the dynamic linker anywhere on the thread's stack?"""
     thread.switch()
@@ -85,37 +95,55 @@ def is_unsafe(thread: gdb.InferiorThread) -> bool:
 
 
 def run_on(tid: int) -> None:
-    """Let one thread run for a moment, past breakpoints too: none is in memory now."""
-    ptrace(PTRACE_CONT, tid)
-    time.sleep(MOMENT)
-    libc.syscall(TGKILL, gdb.selected_inferior().pid, tid, SIGSTOP)
-    while (number := await_stop(tid)) != SIGSTOP:
-        ptrace(PTRACE_CONT, tid, number)
+    """Let one thread run for a moment, past breakpoints too: none is in memory now.
+
+    Raises Ending at its end, which GDB is to see itself: if we did, nobody would ever tell GDB the
+    exit status.
+    """
+    ptrace(PTRACE_SETOPTIONS, tid, OPTIONS | TRACE_EXIT)
+    try:
+        ptrace(PTRACE_CONT, tid)
+        time.sleep(MOMENT)
+        libc.syscall(TGKILL, gdb.selected_inferior().pid, tid, SIGSTOP)
+        while (event := await_event(tid)) != SIGSTOP:
+            if event >> 8 == EVENT_EXIT:
+                raise Ending(f"thread {tid} has come to its end")
+            ptrace(PTRACE_CONT, tid, event)
+    finally:
+        with contextlib.suppress(Gone):
+            ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
 
 
 def lead_to_safety() -> list[int]:
-    """Returns the threads that had to move."""
+    """Returns the threads that had to move. Raises Ending if one comes to its end on the way."""
     moved: list[int] = []
     for _ in range(TRIES):
         unsafe = [each.ptid[1] for each in threads() if is_unsafe(each)]
         if not unsafe:
             return moved
-        for tid in unsafe:
-            run_on(tid)
+        try:
+            for tid in unsafe:
+                run_on(tid)
+        finally:
+            gdb.execute("maint flush register-cache", to_string=True)
         moved += [tid for tid in unsafe if tid not in moved]
-        gdb.execute("maint flush register-cache", to_string=True)
     raise gdb.GdbError(f"thread {unsafe[0]} does not leave the allocator or the dynamic linker")
 
 
 def await_stop(tid: int) -> int:
     """The signal at which the thread stops; raises an error if it takes too long."""
+    return await_event(tid) & 0xFF
+
+
+def await_event(tid: int) -> int:
+    """The same, with ptrace's event above it."""
     limit = time.monotonic() + SECONDS
     while True:
         found, status = os.waitpid(tid, WALL | os.WNOHANG)
         if found:
             if not os.WIFSTOPPED(status):
                 raise gdb.GdbError("the thread has ended")
-            return os.WSTOPSIG(status)
+            return status >> 8
         if time.monotonic() > limit:
             libc.syscall(TGKILL, gdb.selected_inferior().pid, tid, SIGSTOP)
             limit += SECONDS

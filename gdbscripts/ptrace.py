@@ -25,6 +25,7 @@ NT_X86_XSTATE = 0x202
 # GDB's options for a process to which it attaches (gdb/nat/linux-ptrace.c): TRACESYSGOOD,
 # TRACEFORK, TRACEVFORK, TRACECLONE, TRACEEXEC, TRACEVFORKDONE.
 OPTIONS = 0x01 | 0x02 | 0x04 | 0x08 | 0x10 | 0x20
+TRACE_EXIT, EVENT_EXIT = 0x40, 6  # of ptrace(2), which GDB does not use
 WALL = 0x40000000
 SIGSTOP = int(signal.SIGSTOP)
 SYSCALL_STOP = int(signal.SIGTRAP) | 0x80

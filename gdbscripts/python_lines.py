@@ -29,7 +29,7 @@ import os
 
 import gdb
 
-from .inject import Caller, lead_to_safety
+from .inject import Caller, Ending, lead_to_safety
 from .ptrace import threads
 from .rank_state import Selection, before_runs, symbol_address
 from .wire import (
@@ -156,7 +156,7 @@ def before_run() -> None:
     if wanted and state in (PYTHON_OFF, PYTHON_TAKEN):
         inferior.write_memory(at, PYTHON_STATE.pack(PYTHON_ASKED))
         with Selection():
-            begin()
+            begin(began=state == PYTHON_TAKEN)
 
 
 def call(function: str, *arguments: int) -> int:
@@ -170,12 +170,16 @@ def call(function: str, *arguments: int) -> int:
         gdb.execute("maint flush register-cache", to_string=True)
 
 
-def begin() -> None:
-    """Have Python call the shim's `crdebug_python_begin`, or see to it that it will."""
+def begin(*, began: bool) -> None:
+    """Have Python call the shim's `crdebug_python_begin`, or see to it that it will. began: Python
+    has run already."""
     if call("Py_IsInitialized"):
         call("Py_AddPendingCall", symbol_address("crdebug_python_begin"), 0)
-    else:
-        lead_to_safety()  # the hook takes memory
+    elif not began:
+        try:
+            lead_to_safety()  # the hook takes memory
+        except Ending:
+            return
         call("PySys_AddAuditHook", symbol_address("crdebug_python_audit"), 0)
 
 
