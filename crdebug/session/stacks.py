@@ -9,6 +9,7 @@ from crdebug.base.deadline import Deadline
 from crdebug.base.errors import CrdebugError
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import threads
+from crdebug.debugger.frames import Stack
 from crdebug.debugger.question import asked
 from crdebug.debugger.stacktree import StackTree, merge
 from crdebug.debugger.target import Frame, ThreadInfo
@@ -38,11 +39,16 @@ class Stacks(Looking):
             found = some(await self._group.look(ranks, asked(threads.stacks, limit)))
             stacks, errors = found.values, found.merged_errors()
         else:
-            one = some(await self.stacks(ranks))
+            one = some(await self.calls(ranks))
             stacks = {rank: (stack.path.frames,) for rank, stack in one.values.items()}
             errors = one.merged_errors()
         branches = merge(stacks, depth=depth, function_only=function_only)
         return StackTree(branches, all_threads, errors)
+
+    async def calls(self, ranks: RankSet) -> Answers[Stack]:
+        """The stacks of the selected threads, without arguments."""
+        limit = Deadline(self.settings.command)
+        return await self._group.look(ranks, asked(threads.calls, limit))
 
     async def selected_thread(self, ranks: RankSet) -> Answers[tuple[ThreadInfo, ...]]:
         """The thread that other verbs apply to, at its selected frame."""

@@ -35,7 +35,7 @@ class Why(Stacks):
 
     async def _by_stacks(self, ranks: RankSet) -> list[str]:
         """Which MPI call each rank is in, and where."""
-        answers = await self.stacks(self.ranks)
+        answers = await self.calls(self.ranks)
         calls: dict[str, list[int]] = {}
         outside = []
         for rank, stack in answers.values.items():
