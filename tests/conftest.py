@@ -37,11 +37,13 @@ os.environ["CRDEBUG_CONFIG"] = os.devnull  # what the user of this machine prefe
 os.environ["OMPI_MCA_mpi_yield_when_idle"] = "1"  # noqa: SIM112 - as Open MPI spells it
 os.environ["MPIR_CVAR_POLLS_BEFORE_YIELD"] = "1"
 # Debian's ld.so has no probes, so a GDB reads the whole list of libraries each time one is loaded.
-# Half of the 70 that Open MPI 4.1 loads in MPI_Init are never used here: hwloc's plugins for
-# graphics cards, with the libraries of X11, and components that are not chosen.
+# Many of the 70 that Open MPI 4.1 loads in MPI_Init, and of MPICH 4.0's 40, are never used here:
+# hwloc's plugins for graphics cards, with the libraries of X11, components that are not chosen, and
+# UCX's for InfiniBand.
 os.environ["HWLOC_PLUGINS_BLACKLIST"] = ",".join(
     f"hwloc_{plugin}.so" for plugin in ("gl", "opencl", "pci", "xml_libxml")
 )
+os.environ["UCX_MODULES"] = "^ib,rdmacm"
 for framework, unused in {
     "coll": "adapt,han,sm,sync",
     "mpool": "hugepage",
