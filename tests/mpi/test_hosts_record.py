@@ -47,6 +47,7 @@ class Console:
 
     def say(self, command: str) -> list[str]:
         self._at.sendline(command)
+        self._at.expect_exact(command)  # whatever was told before it may have brought a prompt
         return self._lines()
 
     def _lines(self) -> list[str]:

@@ -13,14 +13,13 @@
 #include <sys/eventfd.h>
 #include <sys/prctl.h>
 
-static int bell;
+static int bell, epoll;
 static volatile long ready;
 
 static void *wait_in_epoll(void *unused) {
     struct epoll_event wanted = {.events = EPOLLIN}, got;
-    int set = epoll_create1(0);
-    CHECK(epoll_ctl(set, EPOLL_CTL_ADD, bell, &wanted) == 0, "epoll_ctl");
-    int count = epoll_wait(set, &got, 1, -1);
+    CHECK(epoll_ctl(epoll, EPOLL_CTL_ADD, bell, &wanted) == 0, "epoll_ctl");
+    int count = epoll_wait(epoll, &got, 1, -1);
     CHECK(count == 1, "epoll_wait: %s", strerror(errno));
     return unused;
 }
@@ -51,6 +50,7 @@ int main(int argc, char **argv) {
     start_mpi(&argc, &argv);
     if (my_rank == locked) lock();
     bell = eventfd(0, 0);
+    epoll = epoll_create1(0);
     pthread_t threads[2];
     pthread_create(&threads[0], NULL, wait_in_epoll, NULL);
     pthread_create(&threads[1], NULL, wait_in_select, NULL);
