@@ -112,6 +112,7 @@ def run_on(tid: int) -> None:
     finally:
         with contextlib.suppress(Gone):
             ptrace(PTRACE_SETOPTIONS, tid, OPTIONS)
+        gdb.execute("maint flush register-cache", to_string=True)
 
 
 def lead_to_safety() -> list[int]:
@@ -121,17 +122,14 @@ def lead_to_safety() -> list[int]:
         unsafe = [each.ptid[1] for each in threads() if is_unsafe(each)]
         if not unsafe:
             return moved
-        try:
-            for tid in unsafe:
-                run_on(tid)
-        finally:
-            gdb.execute("maint flush register-cache", to_string=True)
+        for tid in unsafe:
+            run_on(tid)
         moved += [tid for tid in unsafe if tid not in moved]
     raise gdb.GdbError(f"thread {unsafe[0]} does not leave the allocator or the dynamic linker")
 
 
 def await_stop(tid: int) -> int:
-    """The signal at which the thread stops; raises an error if it takes too long."""
+    """The signal at which the thread stops: SIGSTOP, which we send, if it takes too long."""
     return await_event(tid) & 0xFF
 
 

@@ -25,6 +25,7 @@ Right before a stop we print its place on the console, as one line that begins w
 
 from __future__ import annotations
 
+import contextlib
 import os
 
 import gdb
@@ -176,11 +177,9 @@ def begin(*, began: bool) -> None:
     if call("Py_IsInitialized"):
         call("Py_AddPendingCall", symbol_address("crdebug_python_begin"), 0)
     elif not began:
-        try:
+        with contextlib.suppress(Ending):
             lead_to_safety()  # the hook takes memory
-        except Ending:
-            return
-        call("PySys_AddAuditHook", symbol_address("crdebug_python_audit"), 0)
+            call("PySys_AddAuditHook", symbol_address("crdebug_python_audit"), 0)
 
 
 def forget(breakpoint: gdb.Breakpoint) -> None:

@@ -11,15 +11,15 @@ from crdebug.base.events import Location
 from crdebug.base.ranks import RankSet
 from crdebug.debugger import mi_values
 from crdebug.debugger.folding import folded
-from crdebug.debugger.frames import Stack, alike_stacks
-from crdebug.debugger.question import answers_alike, question
+from crdebug.debugger.frames import Stack
+from crdebug.debugger.question import question
 from crdebug.debugger.target import Frame, Target, ThreadInfo
 
 Stacks = tuple[tuple[Frame, ...], ...]
 """The stacks of one rank's threads, each innermost frame first."""
 
 
-@answers_alike(alike_stacks)
+@question
 async def calls(target: Target, deadline: Deadline) -> Stack:
     """The stack of the selected thread, without arguments: of one that has overflown, GDB needs ten
     times as long for them."""

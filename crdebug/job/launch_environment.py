@@ -17,9 +17,6 @@ _SIZE = "only with it does prterun, like mpirun, tell its ranks how many there a
 _ROOT = "mpirun refuses to run as root without it, and the container needs root"
 # Variables that a launcher or a transport needs so that the job can be dumped, and why. Other MPIs
 # ignore them. Variables that the user has set are left alone.
-# hwloc: each of these plugins asks a graphics card, or the X server, where it is (hwloc's manual,
-# "Environment Variables"). The OpenCL and X11 libraries behind two of them are a fifth of those
-# that MPI_Init loads with Debian's MPIs, and GDB reads the whole list each time one comes.
 NEEDED: Mapping[str, tuple[str, str]] = {
     "OMPI_MCA_orte_tmpdir_base": ("/dev/shm", _SESSION),
     "PRTE_MCA_prte_tmpdir_base": ("/dev/shm", _SESSION),
@@ -28,6 +25,9 @@ NEEDED: Mapping[str, tuple[str, str]] = {
     "OMPI_MCA_btl": ("self,vader,tcp", _CARDS),
     "OMPI_MCA_btl_tcp_if_include": ("lo", _NETWORK),
     "UCX_TLS": ("self,posix,cma,tcp", _CARDS),  # "sm" has System V's as well, which takes root
+    # Each of these asks a graphics card, or the X server, where it is (hwloc's manual,
+    # "Environment Variables"). The OpenCL and X11 libraries behind two of them are a fifth of those
+    # that MPI_Init loads with Debian's MPIs, and GDB reads the whole list each time one comes.
     "HWLOC_PLUGINS_BLACKLIST": (
         "hwloc_gl.so,hwloc_opencl.so,hwloc_cuda.so,hwloc_nvml.so,hwloc_rsmi.so,hwloc_levelzero.so",
         _GRAPHICS,

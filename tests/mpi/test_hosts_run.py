@@ -257,7 +257,7 @@ def test_gdbs_that_are_killed_are_replaced(cluster: Cluster, where: int) -> None
         kill("t")
         at.expect("gdb ended")
         at.sendline("continue")
-        for _ in range(6):  # before that, the other GDBs may be attaching yet
+        for _ in range(RANKS):  # before that, the other GDBs may be attaching yet
             at.expect(r"rank \d: waits")
         kill("SRD")
         at.expect("gdb ended .*another gdb stopped the rank where it is now")
