@@ -334,7 +334,7 @@ class AttendedJob:
             # All ranks are stopped by now, except those that a GDB let go when it died.
             with contextlib.suppress(CrdebugError):
                 await self.revive()
-                if not self.group.in_state(TargetState.DEAD):
+                if error.ranks and not error.ranks & self.group.in_state(TargetState.DEAD):
                     error.hint = "another gdb stopped the rank where it is now"
             raise
         finally:

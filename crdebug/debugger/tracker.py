@@ -194,6 +194,8 @@ class Tracker:
             self._stop.set_exception(death)
             self._stop.exception()  # nobody may be waiting
         elif not self.quiet:
+            if pid is not None:
+                death.hint = "the rank runs on; before ranks run again, another gdb stops it"
             self.tell(GdbSays(self.rank, str(death)))
 
     def _notified(self, name: str, payload: MiTuple) -> None:

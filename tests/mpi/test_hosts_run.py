@@ -249,8 +249,10 @@ def test_gdbs_that_are_killed_are_replaced(cluster: Cluster, where: int) -> None
     def kill(states: str) -> None:
         hosts.until(lambda: len(gdbs(states)) == 2, hosts.PATIENCE, f"GDBs of ranks in {states}")
         killed.update(found := gdbs(states))
-        for pid in found:
-            os.kill(pid, signal.SIGKILL)
+        # They die together: stopped, the one answers nothing while the other is killed.
+        for each in (signal.SIGSTOP, signal.SIGKILL):
+            for pid in found:
+                os.kill(pid, each)
 
     with running(cluster, "renewed") as at:
         ask(at, "break add_up", "breakpoint 1 on ")
