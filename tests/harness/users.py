@@ -8,6 +8,8 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import fcntl
+import functools
+import hashlib
 import os
 import platform
 import pwd
@@ -22,7 +24,7 @@ from pathlib import Path
 
 import pytest
 
-from crdebug.base.settings import data_home
+from crdebug.base.settings import cache_home, data_home
 
 NAME = "crdebug-tests"
 # Any user may run it; the checkout's may be below root's home: see `expose`.
@@ -63,7 +65,33 @@ def clean_home() -> Iterator[Path]:
         for each in (home, home / "tmp"):
             os.chown(each, his.pw_uid, his.pw_gid)
             each.chmod(0o700)
-        yield home
+        with _compiled(home, his):
+            yield home
+
+
+@contextlib.contextmanager
+def _compiled(home: Path, his: pwd.struct_passwd) -> Iterator[None]:
+    """What crdebug has compiled for another home of his is there: it takes 10 s."""
+    kept, there = cache_home() / "native-of-users" / _sources(), home / ".cache/crdebug/native"
+    shutil.copytree(kept, there, symlinks=True) if kept.exists() else there.mkdir(parents=True)
+    for each in (home / ".cache", *(home / ".cache").rglob("*")):
+        os.chown(each, his.pw_uid, his.pw_gid, follow_symlinks=False)
+    yield
+    kept.mkdir(parents=True, exist_ok=True)
+    for new in {each.name for each in there.glob("*")} - {each.name for each in kept.glob("*")}:
+        with tempfile.TemporaryDirectory(dir=kept.parent) as work:
+            shutil.copytree(there / new, Path(work, new), symlinks=True)
+            with contextlib.suppress(OSError):  # another worker was first
+                Path(work, new).rename(kept / new)
+
+
+@functools.cache
+def _sources() -> str:
+    """A name for the sources of what is compiled."""
+    digest = hashlib.sha256()
+    for source in sorted((CHECKOUT / "crdebug/native").glob("*/*.[ch]")):
+        digest.update(source.read_bytes())
+    return digest.hexdigest()[:16]
 
 
 def environment(home: Path) -> dict[str, str]:
