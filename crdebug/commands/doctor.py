@@ -78,7 +78,8 @@ class Level:
 
 
 def diagnose(settings: Settings | None = None) -> tuple[Finding, ...]:
-    """Probe this machine (about a second) and judge it."""
+    """Probe this machine (about a second) and judge it. settings: those that sessions here begin
+    with."""
     chosen = settings or Settings()
     machine = probes.probe_machine(gdb=chosen.gdb, compiler=chosen.compiler)
     return judge(machine, os.environ)

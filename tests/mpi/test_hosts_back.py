@@ -100,6 +100,7 @@ class Console:
 
     def begin(self, command: str) -> None:
         self._at.sendline(command)
+        self._at.expect_exact(command)  # whatever was told before it may have brought a prompt
 
     def kill(self) -> None:
         assert self._at.pid is not None

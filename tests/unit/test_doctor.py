@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
 from crdebug.commands.doctor import (
     Finding,
@@ -34,6 +35,7 @@ from crdebug.node.probes import (
     Space,
     mpi_family,
 )
+from crdebug.ui.doctor import doctor
 
 GIB = 1 << 30
 TRIED = "processes dumped and restored"
@@ -455,6 +457,18 @@ def test_a_missing_gdb_is_an_answer(tmp_path: Path) -> None:
 
 def test_space_of_a_directory_that_is_yet_to_be(tmp_path: Path) -> None:
     assert probes.probe_space(tmp_path / "a" / "b").free > 0
+
+
+def test_it_looks_for_what_the_config_file_names(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "config.toml").write_text('gdb = "gdb-of-mine"\ncompiler = "cc-of-mine -O1"\n')
+    monkeypatch.setenv("CRDEBUG_CONFIG", str(tmp_path / "config.toml"))
+    report = CliRunner().invoke(doctor, ["--json"])
+    assert report.exit_code == 1
+    said = {each["name"]: each for each in json.loads(report.output)["findings"]}
+    assert said["gdb"]["status"] == "missing" and "gdb-of-mine" in str(said["gdb"])
+    assert said["cc"]["status"] == "missing" and "cc-of-mine" in str(said["cc"])
 
 
 def test_this_machine_can_be_diagnosed() -> None:
