@@ -319,6 +319,8 @@ class Registry:
         values = parse(command.arguments, command.usage, parsed.format, parsed.rest)
         ranks = await self._addressed(context, parsed)
         self._check(context, command, ranks)
+        if command.requires in (Requires.STOPPED, Requires.PAUSED):
+            await _replace_dead(context, ranks)
         if command.requires is Requires.STOPPED:
             ranks = _standing(context, ranks)
         context.repeat = text if command.repeats else ""
@@ -364,6 +366,12 @@ class Registry:
                 ranks=running,
                 hint="'interrupt' stops the job",
             )
+
+
+async def _replace_dead(context: Context, ranks: RankSet) -> None:
+    if replaced := await context.session.replace_dead(ranks):
+        it = "they are" if len(replaced) > 1 else "it is"
+        context.show(Text(f"another gdb stopped {replaced.words} where {it} now"))
 
 
 def _standing(context: Context, ranks: RankSet) -> RankSet:

@@ -17,7 +17,8 @@ from crdebug.mi.records import MiList, MiTuple
 _LWP = re.compile(r"(?:LWP|process) (\d+)")
 _PENDING = re.compile(
     r"(Function \".*\" not defined.*|No source file named .*"
-    r"|No (line|compiled code for line) \S+ in .*)\.\s*$"
+    r"|No (line|compiled code for line) \S+ in .*"
+    r"|No symbol table is loaded\. .*)\.\s*$"  # in a GDB that is attached to nothing yet
 )
 _OF_CORES = re.compile(
     r"during file-backed mapping note processing|Unexpected size of section `\.reg"

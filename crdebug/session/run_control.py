@@ -213,6 +213,17 @@ class RunControl:
         for error in told.errors.values():
             raise error
 
+    async def replace_dead(self, ranks: RankSet) -> RankSet:
+        """See Running.replace_dead."""
+        job, dead = self._job, ranks & self._group.in_state(TargetState.DEAD)
+        if job is None or not dead:
+            return RankSet()
+        async with self.busy:
+            await self._group.whole()
+            with contextlib.suppress(CrdebugError):  # they stay dead, and say so
+                await job.revive(dead)
+        return dead & self._group.in_state(TargetState.STOPPED)
+
     def _note(self, stop: GroupStopped) -> None:
         if self._history is not None:
             self._history.stopped(stop)

@@ -50,6 +50,11 @@ class Running(Core):
     ask: Callable[[str], Awaitable[bool]] | None = None
     stop_mode: StopMode = StopMode.JOB
 
+    async def replace_dead(self, ranks: RankSet) -> RankSet:
+        """Have other GDBs stop those of these ranks whose GDBs have died, where they are now: such
+        a rank has run on, and may have ended. Returns those that stand now."""
+        return await self._control.replace_dead(ranks)
+
     async def resume(self, ranks: RankSet) -> GroupStopped:
         """continue: run these ranks until one of them stops; then stop the others."""
         self._require_attached()

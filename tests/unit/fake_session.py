@@ -96,6 +96,7 @@ class FakeSession:
         self.step_others = StepOthers.ASK
         self.ask: object = None
         self.running = RankSet()
+        self.dead = RankSet()  # whose GDBs have died
         self.of_cores = False
         self.alone = RankSet()
         self.exited = RankSet()
@@ -244,6 +245,10 @@ class FakeSession:
         )
 
     # ---- running
+
+    async def replace_dead(self, ranks: RankSet) -> RankSet:
+        replaced, self.dead = ranks & self.dead, self.dead - ranks
+        return replaced
 
     async def resume(self, ranks: RankSet) -> GroupStopped:
         return await self._run("resume", ranks)

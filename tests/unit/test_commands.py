@@ -154,6 +154,20 @@ async def test_stopped_is_the_default_precondition(session: FakeSession, context
     await run(context, "info ranks")
 
 
+async def test_a_gdb_that_has_died_is_replaced_before_a_command_that_needs_its_rank(
+    session: FakeSession, context: Context
+) -> None:
+    shown: list[results.Result] = []
+    context.show = shown.append
+    session.dead, session.values["step"] = RankSet.of([0, 2]), ["3"] * 4
+    await run(context, "info breakpoints")
+    assert not shown
+    await run(context, "[1-2] print step")
+    assert shown == [results.Text("another gdb stopped rank 2 where it is now")]
+    await run(context, "continue")
+    assert shown[1:] == [results.Text("another gdb stopped rank 0 where it is now")]
+
+
 async def test_an_ended_job_can_be_left_and_restarted_only(
     session: FakeSession, context: Context
 ) -> None:

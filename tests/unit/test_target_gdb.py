@@ -302,6 +302,7 @@ async def test_only_useful_output_of_gdb_is_passed_on(attached: Rank) -> None:
         '~"Thread 1 hit Breakpoint 1\\n"',
         '&"No line 900 in file \\"a.c\\".\\n"',  # of a breakpoint that is pending
         '&"No compiled code for line 900 in file \\"a.c\\".\\n"',  # the same, from GDB 16 on
+        '&"No symbol table is loaded.  Use the \\"file\\" command.\\n"',  # of one before an attach
         "not mi at all",
     )
     await turn()
