@@ -26,7 +26,6 @@ import hypothesis
 import pytest
 
 sys.path.insert(0, str(Path(__file__).parent))  # also for what pytest_plugins names
-from crdebug.base.settings import cache_home
 from crdebug.node import probes
 from harness import ending, leaks
 
@@ -110,9 +109,9 @@ def pytest_configure(config: pytest.Config) -> None:
     home = Path(tempfile.mkdtemp(prefix="crdebug-tests-"))
     config.add_cleanup(lambda: shutil.rmtree(home, ignore_errors=True))
     os.environ["CRDEBUG_HOME"] = str(home)
-    # Hundreds of crdebugs are started: each takes twice as long if it is compiled again.
-    if os.environ.pop("PYTHONDONTWRITEBYTECODE", None):
-        os.environ.setdefault("PYTHONPYCACHEPREFIX", str(cache_home() / "bytecode"))
+    # Hundreds of crdebugs are started, also by users who may only read the checkout: each takes
+    # three times as long if it has to compile itself.
+    os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
     os.environ.pop("PYTHONUNBUFFERED", None)  # few users have it, and it hides what is not flushed
     hypothesis.settings.register_profile("untimed", deadline=None)  # the machine may be busy
     hypothesis.settings.load_profile("untimed")
