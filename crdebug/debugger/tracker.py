@@ -195,7 +195,7 @@ class Tracker:
             self._stop.exception()  # nobody may be waiting
         elif not self.quiet:
             if pid is not None:
-                death.hint = "the rank runs on; another gdb stops it for the next command"
+                death.hint = "the rank runs on"
             self.tell(GdbSays(self.rank, str(death)))
 
     def _notified(self, name: str, payload: MiTuple) -> None:

@@ -258,11 +258,11 @@ def test_gdbs_that_are_killed_are_replaced(cluster: Cluster, where: int) -> None
         ask(at, "break add_up", "breakpoint 1 on ")
         kill("t")
         for _ in range(2):
-            at.expect(r"gdb ended [^\r]*another gdb stops it for the next command")
+            at.expect(r"gdb ended [^\r]*\(the rank runs on\)")
         again = f"another gdb stopped ranks {ranks} where they are now\r\n"
         ask(at, f"[{ranks}] print go", rf"{again}\[{ranks}\] = 0")
         at.sendline("continue")
-        for _ in range(RANKS):  # before that, the other GDBs may be attaching yet
+        for _ in range(RANKS):  # before that, the GDBs may stand between two commands
             at.expect(r"rank \d: waits")
         kill("SRD")
         at.expect("gdb ended .*another gdb stopped the rank where it is now")
