@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, TypeVar
 import click
 
 from crdebug import __version__
-from crdebug.base.settings import Settings, config_file
+from crdebug.base.settings import Settings
 from crdebug.ui.doctor import doctor
 from crdebug.ui.installing import completion, man, setup
 from crdebug.ui.linking import app
@@ -338,11 +338,9 @@ def restart(
 
 
 def _preferences(settings: Settings | None = None) -> tuple[Sequence[Preference], Settings]:
-    """What the user's config file says, and the settings to begin with, which follow it."""
-    from crdebug.commands.preferences import begin_with, read_preferences
+    from crdebug.commands.preferences import read_own
 
-    preferences = read_preferences(config_file())
-    return preferences, begin_with(preferences, settings or Settings())
+    return read_own(settings)
 
 
 def _debug(

@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 import re
 import tomllib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from crdebug.base.errors import BadInput, CrdebugError, Refused
-from crdebug.base.settings import Settings
+from crdebug.base.settings import Settings, config_file
 
 if TYPE_CHECKING:
     from crdebug.commands.context import Context
@@ -82,6 +82,12 @@ def _word(value: object) -> str:
             return f"{value:.12g}"
         case _:
             raise BadInput("a setting is one text, number or truth value", hint=_FORM)
+
+
+def read_own(settings: Settings | None = None) -> tuple[Sequence[Preference], Settings]:
+    """The user's config file: its lines, and the settings to begin with, which follow it."""
+    preferences = read_preferences(config_file())
+    return preferences, begin_with(preferences, settings or Settings())
 
 
 def begin_with(preferences: Iterable[Preference], settings: Settings) -> Settings:

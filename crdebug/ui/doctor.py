@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from crdebug.base.settings import Settings, config_file
 from crdebug.ui.printable import echo
 from crdebug.ui.waiting import wait
 
@@ -17,19 +16,18 @@ from crdebug.ui.waiting import wait
 def doctor(ctx: click.Context, as_json: bool, verbose: bool, hosts: str | None) -> None:
     """Show what this machine has and what it lacks.
 
-    It looks for the GDB and the compiler that the user's config file names, if it does. Hints say
-    what to do. The exit status is 0 if jobs can run; with --hosts, if their ranks can be
-    debugged on all of them.
+    If your config file names a GDB or a compiler, it looks for that one. Hints say what to do. The
+    exit status is 0 if jobs can run; with --hosts, if their ranks can be debugged on all of them.
     """
     from crdebug.commands import doctor as doctors
-    from crdebug.commands.preferences import begin_with, read_preferences
+    from crdebug.commands.preferences import read_own
 
     if hosts is not None:
         if verbose:
             raise click.UsageError("--hosts has nothing more to say with --verbose")
         ctx.exit(_of_hosts(hosts, as_json))
-    chosen = begin_with(read_preferences(config_file()), Settings())
-    report = doctors.diagnose(chosen)
+    _, settings = read_own()
+    report = doctors.diagnose(settings)
     echo(doctors.as_json(report) if as_json else doctors.as_text(report, verbose=verbose))
     ctx.exit(0 if doctors.main_job_can_run(report) else 1)
 

@@ -73,12 +73,16 @@ def clean_home() -> Iterator[Path]:
 def _compiled(home: Path, his: pwd.struct_passwd) -> Iterator[None]:
     """What crdebug has compiled for another home of his is there: it takes 10 s."""
     kept, there = cache_home() / "native-of-users" / _sources(), home / ".cache/crdebug/native"
-    shutil.copytree(kept, there, symlinks=True) if kept.exists() else there.mkdir(parents=True)
+    if kept.exists():
+        shutil.copytree(kept, there, symlinks=True)
+    else:
+        there.mkdir(parents=True)
     for each in (home / ".cache", *(home / ".cache").rglob("*")):
         os.chown(each, his.pw_uid, his.pw_gid, follow_symlinks=False)
     yield
     kept.mkdir(parents=True, exist_ok=True)
-    for new in {each.name for each in there.glob("*")} - {each.name for each in kept.glob("*")}:
+    # One that was killed as it compiled leaves a working directory, tmp*.
+    for new in {each.name for each in there.glob("[!t]*")} - {each.name for each in kept.iterdir()}:
         with tempfile.TemporaryDirectory(dir=kept.parent) as work:
             shutil.copytree(there / new, Path(work, new), symlinks=True)
             with contextlib.suppress(OSError):  # another worker was first

@@ -72,9 +72,8 @@ async def test_running() -> None:
                 assert where in (info.location.line, info.location.function), (line, said)
             return said
 
-        await goes("break compute", "main")
+        await goes("tbreak compute", "main")
         await goes("barrier compute", "compute")  # one may leave MPI_Init later than the other
-        await talk("delete 1")
         await goes("next", at("LOCAL"))
         before = (await job.evaluate(job.ranks, "$pc")).values
         await goes("stepi", at("LOCAL"))
